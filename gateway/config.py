@@ -1,0 +1,256 @@
+"""The one place that reads `gateway.yaml` and the environment -> one frozen Config.
+
+Flags win over `SSEGATE_*` variables, which win over the file (wire contract; README "Settings and limits").
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+DEFAULT_PORT: Final = 9091
+# A configuration file is written by hand; one of this size is a mistake (security design, "Strict sudo file").
+MAX_FILE: Final = 1024 * 1024
+
+Seconds = Annotated[float, Meta(gt=0, le=86400)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Bytes = Annotated[int, Meta(ge=1024, le=1024**3)]
+
+
+class ConfigError(Exception):
+    """A setting, file or argument that the gateway cannot start with; `str()` is one sentence for a person."""
+
+
+class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`host` None: 127.0.0.1 and ::1. `port` 0: a free one."""
+
+    host: str | None = None
+    port: Annotated[int, Meta(ge=0, le=65535)] = DEFAULT_PORT
+
+
+class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds. tool: one call. send: a stream whose peer takes no bytes. ping: between comments. drain: running
+    calls after SIGTERM."""
+
+    tool: Seconds = 30
+    send: Seconds = 20
+    ping: Seconds = 15
+    drain: Annotated[float, Meta(ge=0, le=86400)] = 5
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """rate: messages a second an identity (0: no limit), burst: at once. The sizes are in bytes."""
+
+    rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 50
+    burst: Count = 100
+    in_flight: Count = 64
+    sessions_per_identity: Count = 100
+    sessions: Count = 10_000
+    body: Bytes = 4 * 1024 * 1024
+    result: Bytes = 64 * 1024 * 1024
+    outbox: Bytes = 8 * 1024 * 1024
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`gateway.yaml`; every key may be left out."""
+
+    listen: Listen = Listen()
+    repository: str | None = None
+    roots: Annotated[tuple[str, ...], Meta(min_length=1)] = ("/",)
+    tool_names: Literal["auto", "documented", "model-safe"] = "auto"
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    log: Log = Log()
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Everything the gateway was told, checked. Paths are absolute. `user` is the account that a gateway started by
+    root becomes, None where no name was given."""
+
+    directory: str
+    user: str | None
+    listen: Listen
+    repository: str | None
+    roots: tuple[str, ...]
+    tool_names: Literal["auto", "documented", "model-safe"]
+    timeouts: Timeouts
+    limits: Limits
+    log: Log
+
+    @property
+    def certificate(self) -> str:
+        return certificate_file(self.directory)
+
+    @property
+    def certificate_key(self) -> str:
+        return f"{self.directory}/tls/mcpd.key"
+
+    @property
+    def users(self) -> str:
+        return users_file(self.directory)
+
+
+def certificate_file(directory: str) -> str:
+    return f"{directory}/tls/mcpd.crt"
+
+
+def users_file(directory: str) -> str:
+    return f"{directory}/users.yaml"
+
+
+def signing_key(directory: str) -> str:
+    return f"{directory}/tokens/signing.key"
+
+
+def verifying_key(directory: str) -> str:
+    return f"{directory}/tokens/signing.pub"
+
+
+def config_directory(flag: str | None, environment: Mapping[str, str], uid: int) -> str:
+    """--config-dir, else $SSEGATE_CONFIG_DIR, else /etc/ssegate for root and the XDG place for others."""
+    if chosen := flag or environment.get("SSEGATE_CONFIG_DIR"):
+        return os.path.abspath(chosen)
+    if uid == 0:
+        return "/etc/ssegate"
+    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.abspath(f"{home}/ssegate")
+
+
+def load(directory: str, flags: Mapping[str, Any], environment: Mapping[str, str], working_directory: str) -> Config:
+    """Reads `gateway.yaml` below `directory`, lays variables and flags over it and checks the whole.
+
+    `flags` has the dotted keys of the file (`listen.port`) and `user`; a value of None is a flag not given.
+    Raises ConfigError with the file or variable, the key and what is allowed.
+    """
+    path = f"{directory}/gateway.yaml"
+    settings = read_yaml(path)
+    from_file = _convert(settings, f"{path}: ")
+    for key in _KEYS:
+        name = "SSEGATE_" + key.upper().replace(".", "_")
+        if name in environment:
+            _lay(settings, key, _from_text(key, environment[name]))
+            from_file = _convert(settings, f"variable {name}: ")
+    for key, value in flags.items():
+        if key != "user" and value is not None:
+            _lay(settings, key, value)
+            from_file = _convert(settings, f"--{key.rpartition('.')[2]}: ")
+    for root in from_file.roots:
+        if not root.startswith("/"):
+            raise ConfigError(f"{path}: roots: {root!r} is relative - give absolute directories")
+    repository = from_file.repository
+    if repository is not None:
+        # Below the file when the file says it, as everything in a file; below the caller's place otherwise.
+        said_by_file = flags.get("repository") is None and "SSEGATE_REPOSITORY" not in environment
+        repository = os.path.abspath(os.path.join(directory if said_by_file else working_directory, repository))
+    else:
+        repository = containing_repository(working_directory)
+    return Config(
+        directory=directory,
+        user=flags.get("user") or environment.get("SSEGATE_USER") or None,
+        listen=from_file.listen,
+        repository=repository,
+        roots=tuple(os.path.normpath(root) for root in from_file.roots),
+        tool_names=from_file.tool_names,
+        timeouts=from_file.timeouts,
+        limits=from_file.limits,
+        log=from_file.log,
+    )
+
+
+def containing_repository(directory: str) -> str | None:
+    """The git store that contains `directory`, by its looks alone (gitrepository-layout(5)): nothing is opened here,
+    the tool does that in its worker."""
+    place = Path(directory)
+    for candidate in (place, *place.parents):
+        if (candidate / ".git").exists():
+            return str(candidate)
+        if all((candidate / part).exists() for part in ("HEAD", "objects", "refs")):
+            return str(candidate)
+    return None
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """A YAML mapping as plain values; {} when the file is missing or empty. Raises ConfigError with file and line for
+    what is no YAML 1.2, has a key twice, an anchor or a tag, or is larger than MAX_FILE."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_FILE:
+        raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which is no configuration")
+    try:
+        value = YAML(typ="safe", pure=True).load(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{path}: {line}{str(error.problem).splitlines()[0]}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: {str(error).splitlines()[0]}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: must hold keys and values, not {type(value).__name__}")
+    return value
+
+
+# What a variable or flag may set, and how its text is read.
+_KEYS: Final = (
+    "listen.host",
+    "listen.port",
+    "repository",
+    "roots",
+    "tool_names",
+    *(f"timeouts.{name}" for name in Timeouts.__struct_fields__),
+    *(f"limits.{name}" for name in Limits.__struct_fields__),
+    "log.level",
+    "log.format",
+)
+
+
+def _from_text(key: str, text: str) -> Any:
+    if key == "roots":
+        return text.split(":")
+    if key == "listen.port" or key.startswith(("timeouts.", "limits.")):
+        for number in (int, float):
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _lay(settings: dict[str, Any], key: str, value: Any) -> None:
+    section, _, name = key.rpartition(".")
+    target = settings.setdefault(section, {}) if section else settings
+    target[name] = value
+
+
+def _convert(settings: dict[str, Any], where: str) -> _File:
+    try:
+        return msgspec.convert(settings, _File)
+    except msgspec.ValidationError as error:
+        raise ConfigError(where + misfit(str(error))) from None
+
+
+def misfit(message: str) -> str:
+    """msgspec's words for a misfit, the key first: `limits.rate: expected int, got str`."""
+    what, _, at = message.partition(" - at `$")
+    key = at.rstrip("`").lstrip(".")
+    what = what.replace("`", "")
+    return f"{key}: {what[0].lower()}{what[1:]}" if key else f"{what[0].lower()}{what[1:]}"

@@ -1,0 +1,184 @@
+"""The method table and `tools/call`: a Call becomes the finished bytes of its response.
+
+The one place where errors become answers: what went wrong below arrives here as a typed exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+from gateway.auth import Identity
+from gateway.config import Config
+from gateway.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Call,
+    RpcError,
+    encode,
+    error_message,
+    result_message,
+)
+from gateway.session import Session
+from tools import Tool
+from tools._tool import encode as encode_result
+from tools._tool import error_result
+
+logger = logging.getLogger(__name__)
+
+VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+# MCP's Python clients end a stream over an event of 1 MiB (wire contract, section 6).
+INITIALIZED_LIMIT: Final = 1_000_000
+# `event: message`, `data: `, the envelope and the line ends around a result, without the id.
+EVENT_OVERHEAD: Final = 64
+INSTRUCTIONS: Final = (
+    "Read-only sight of one host. files_list shows a directory as `ls -l` does; list_dir gives names, recursively if "
+    "asked; read_files_batch reads text files; read_tree lists a directory of the git repository at a revision. "
+    "Paths are absolute."
+)
+
+
+class WorkerLost(Exception):
+    """The worker ended before it answered, and so did the one the call was repeated on."""
+
+
+class ToolFault(Exception):
+    """The tool has a bug; `str()` is its traceback."""
+
+
+class Workers(Protocol):
+    """What dispatch asks of the worker pools. Cancelling `run` stops the work."""
+
+    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
+        """The finished bytes of a result. Raises WorkerLost and ToolFault."""
+
+    def full(self, identity: Identity) -> bool:
+        """Whether the queue takes no more calls."""
+
+
+class Dispatch:
+    def __init__(self, config: Config, tools: Mapping[str, Tool], workers: Workers) -> None:
+        self._workers = workers
+        self._timeout = config.timeouts.tool
+        self._result_limit = config.limits.result
+        self._names = config.tool_names
+        self._tools = {spelling: tool for tool in tools.values() for spelling in (tool.name, tool.safe_name)}
+        self._documented = encode({"tools": [tool.descriptor(tool.name) for tool in tools.values()]})
+        self._model_safe = encode({"tools": [tool.descriptor(tool.safe_name) for tool in tools.values()]})
+        self._version = version("ssegate")
+        self._methods: dict[str, Callable[[dict[str, Any], Session], bytes]] = {
+            "initialize": self._initialize,
+            "ping": lambda _params, _session: b"{}",
+            "tools/list": self._list_tools,
+            "resources/list": lambda _params, _session: b'{"resources":[]}',
+            "resources/templates/list": lambda _params, _session: b'{"resourceTemplates":[]}',
+        }
+
+    def full(self, identity: Identity) -> bool:
+        return self._workers.full(identity)
+
+    def answer_now(self, call: Call, session: Session) -> bytes | None:
+        """The response of every method but `tools/call`, for which it is None."""
+        if call.method == "tools/call":
+            return None
+        try:
+            method = self._methods.get(call.method)
+            if method is None:
+                return error_message(call.id, RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}"))
+            return result_message(call.id, method(_object(call.params), session))
+        except RpcError as error:
+            return error_message(call.id, error)
+
+    async def answer(self, call: Call, session: Session, share: int) -> bytes:
+        """The response of a `tools/call`. Cancelled: the work stops and there is none."""
+        try:
+            return result_message(call.id, await self._call_tool(call, session, share))
+        except RpcError as error:
+            return error_message(call.id, error)
+        except Exception:  # a bug of ours: its text stays in the log
+            logger.exception("call of %s failed", session.identity.subject)
+            return error_message(call.id, RpcError(INTERNAL_ERROR, "Internal error"))
+
+    async def _call_tool(self, call: Call, session: Session, share: int) -> bytes:
+        params = _object(call.params)
+        name = params.get("name")
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, "Invalid params: name must be a string")
+        tool = self._tools.get(name)
+        if tool is None:
+            raise RpcError(
+                INVALID_PARAMS, f"Unknown tool: {name}", {"tools": sorted({t.name for t in self._tools.values()})}
+            )
+        arguments = params.get("arguments")
+        token = _progress_token(params)
+        request = {
+            "tool": tool.name,
+            "arguments": {} if arguments is None else arguments,
+            "fault": call.arguments_fault,
+            "limit": self._limit(session) // share - EVENT_OVERHEAD - len(call.id),
+            "timeout": self._timeout,
+            "progress": token != b"",
+        }
+        if call.arguments_fault is not None:
+            request["arguments"] = {}  # what cannot be trusted to mean one thing does not travel
+
+        def progress(members: bytes) -> None:  # comes only where `request["progress"]` asks for it
+            session.notify("notifications/progress", b'{"progressToken":%b,%b}' % (token, members))
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._workers.run(encode(request), session.identity, progress)
+        except TimeoutError:
+            return _failure(f"timed out after {self._timeout:g} seconds - the call was stopped")
+        except WorkerLost:
+            return _failure(
+                f"the process that ran {tool.name} ended before it answered, twice - try a smaller request; "
+                "the gateway's log says more"
+            )
+        except ToolFault as fault:
+            logger.error("tool %s failed\n%s", tool.name, fault)  # noqa: TRY400 - the traceback that counts is the tool's
+            raise RpcError(INTERNAL_ERROR, "Internal error") from None
+
+    def _limit(self, session: Session) -> int:
+        """Bytes that one event may have (wire contract, section 6)."""
+        return self._result_limit if session.protocol is None else min(self._result_limit, INITIALIZED_LIMIT)
+
+    def _initialize(self, params: dict[str, Any], session: Session) -> bytes:
+        asked = params.get("protocolVersion")
+        session.protocol = asked if asked in VERSIONS else VERSIONS[-1]
+        return encode(
+            {
+                "protocolVersion": session.protocol,
+                "capabilities": {"tools": {}, "resources": {}},
+                "serverInfo": {"name": "ssegate", "version": self._version},
+                "instructions": INSTRUCTIONS,
+            }
+        )
+
+    def _list_tools(self, _params: dict[str, Any], session: Session) -> bytes:
+        if self._names == "auto":
+            return self._documented if session.protocol is None else self._model_safe
+        return self._documented if self._names == "documented" else self._model_safe
+
+
+def _object(params: dict[str, Any] | list[Any]) -> dict[str, Any]:
+    if isinstance(params, list):
+        raise RpcError(INVALID_PARAMS, "Invalid params: params must be an object with named members")
+    return params
+
+
+def _progress_token(params: dict[str, Any]) -> bytes:
+    """`_meta.progressToken` as JSON text: a string or a whole number (MCP, "Progress"); empty where none was given."""
+    meta = params.get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if isinstance(token, str) or (isinstance(token, int) and not isinstance(token, bool)):
+        return encode(token)
+    return b""
+
+
+def _failure(text: str) -> bytes:
+    return encode_result(error_result(text))

@@ -1,0 +1,53 @@
+"""Logging set up once, at start: lines for people or JSON for machines, on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any, Final
+
+from gateway.config import Log
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def set_up(log: Log) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if log.format == "json" else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(_LEVELS[log.level])
+    # Their "info" is one line for each start and stop, which we say in our own words.
+    for name in ("uvicorn.error", "sse_starlette", "asyncio"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, _LEVELS[log.level]))
+
+
+class _Text(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)sZ %(levelname)s %(process)d %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        # What a client sent may stand in a message; it must not begin a line of its own.
+        head, newline, trace = super().format(record).partition("\n")
+        printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in head)
+        return printable + newline + trace.replace("\n", "\n    ")
+
+
+class _Json(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%SZ"),
+            "level": record.levelname.lower(),
+            "process": record.process,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)

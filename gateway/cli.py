@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 import click
@@ -55,7 +56,7 @@ def serve(config_dir: str | None, host: str | None, port: int | None, repository
         _directory(config_dir),
         {"listen.host": host, "listen.port": port, "repository": repository, "user": user},
         os.environ,
-        os.getcwd(),
+        _working_directory(),
     )
     log.set_up(settings.log)
     sys.exit(serve(settings))
@@ -82,11 +83,13 @@ def token_create(name: str, expires: str, config_dir: str | None) -> None:
 @_config_dir
 def token_list(config_dir: str | None) -> None:
     """List the tokens that were made and have not expired; the tokens themselves are kept nowhere."""
-    from gateway import users
+    from gateway import tokens, users
 
     rows = [("USER", "ID", "ISSUED", "EXPIRES")]
     known = users.read(configuration.users_file(_directory(config_dir))).users
-    rows += [(name, t.id, t.issued, t.expires) for name, user in known.items() for t in user.tokens]
+    rows += [
+        (name, t.id, t.issued, t.expires) for name, user in known.items() for t in tokens.unexpired(user, time.time())
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -135,6 +138,13 @@ def _directory(flag: str | None) -> str:
     return configuration.config_directory(flag, os.environ, os.getuid())
 
 
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise ConfigError(f"the working directory: {error.strerror} - change to another") from None
+
+
 class _file_errors:  # noqa: N801 - used as a context manager, like open()
     """An OSError of the configuration's files as the sentence it is."""
 
@@ -143,4 +153,6 @@ class _file_errors:  # noqa: N801 - used as a context manager, like open()
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
-            raise ConfigError(f"{error.filename}: {error.strerror}") from None
+            # A write that fails (a full disk) does not say whose it was.
+            where = f"{error.filename}: " if error.filename else ""
+            raise ConfigError(f"{where}{error.strerror}") from None

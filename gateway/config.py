@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionStartEvent, DocumentStartEvent, Event, NodeEvent, ScalarEvent
 
 DEFAULT_PORT: Final = 9091
 # A configuration file is written by hand; one of this size is a mistake (security design, "Strict sudo file").
@@ -24,8 +25,18 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Meta(ge=1024, le=1024**3)]
 
 
+def one_line(text: str) -> str:
+    """`text` with everything escaped that could end a line or steer a terminal: what others wrote may stand in it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class ConfigError(Exception):
     """A setting, file or argument that the gateway cannot start with; `str()` is one sentence for a person."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
 
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,14 +135,15 @@ def config_directory(flag: str | None, environment: Mapping[str, str], uid: int)
         return os.path.abspath(chosen)
     if uid == 0:
         return "/etc/ssegate"
-    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.abspath(f"{home}/ssegate")
+    home = environment.get("HOME") or os.path.expanduser("~")
+    return os.path.abspath(f"{environment.get('XDG_CONFIG_HOME') or f'{home}/.config'}/ssegate")
 
 
 def load(directory: str, flags: Mapping[str, Any], environment: Mapping[str, str], working_directory: str) -> Config:
     """Reads `gateway.yaml` below `directory`, lays variables and flags over it and checks the whole.
 
-    `flags` has the dotted keys of the file (`listen.port`) and `user`; a value of None is a flag not given.
+    `flags` has the dotted keys of the file (`listen.port`) and `user`; a value of None is a flag not given, an empty
+    variable one that is not set.
     Raises ConfigError with the file or variable, the key and what is allowed.
     """
     path = f"{directory}/gateway.yaml"
@@ -139,20 +151,17 @@ def load(directory: str, flags: Mapping[str, Any], environment: Mapping[str, str
     from_file = _convert(settings, f"{path}: ")
     for key in _KEYS:
         name = "SSEGATE_" + key.upper().replace(".", "_")
-        if name in environment:
+        if environment.get(name):
             _lay(settings, key, _from_text(key, environment[name]))
             from_file = _convert(settings, f"variable {name}: ")
     for key, value in flags.items():
         if key != "user" and value is not None:
             _lay(settings, key, value)
             from_file = _convert(settings, f"--{key.rpartition('.')[2]}: ")
-    for root in from_file.roots:
-        if not root.startswith("/"):
-            raise ConfigError(f"{path}: roots: {root!r} is relative - give absolute directories")
     repository = from_file.repository
     if repository is not None:
         # Below the file when the file says it, as everything in a file; below the caller's place otherwise.
-        said_by_file = flags.get("repository") is None and "SSEGATE_REPOSITORY" not in environment
+        said_by_file = flags.get("repository") is None and not environment.get("SSEGATE_REPOSITORY")
         repository = os.path.abspath(os.path.join(directory if said_by_file else working_directory, repository))
     else:
         repository = containing_repository(working_directory)
@@ -161,7 +170,7 @@ def load(directory: str, flags: Mapping[str, Any], environment: Mapping[str, str
         user=flags.get("user") or environment.get("SSEGATE_USER") or None,
         listen=from_file.listen,
         repository=repository,
-        roots=tuple(os.path.normpath(root) for root in from_file.roots),
+        roots=tuple(_normal(root) for root in from_file.roots),
         tool_names=from_file.tool_names,
         timeouts=from_file.timeouts,
         limits=from_file.limits,
@@ -172,18 +181,19 @@ def load(directory: str, flags: Mapping[str, Any], environment: Mapping[str, str
 def containing_repository(directory: str) -> str | None:
     """The git store that contains `directory`, by its looks alone (gitrepository-layout(5)): nothing is opened here,
     the tool does that in its worker."""
-    place = Path(directory)
-    for candidate in (place, *place.parents):
-        if (candidate / ".git").exists():
-            return str(candidate)
-        if all((candidate / part).exists() for part in ("HEAD", "objects", "refs")):
-            return str(candidate)
+    place = PurePath(directory)
+    for candidate in map(str, (place, *place.parents)):
+        # os.path.exists: what may not be looked at is no store for us either.
+        if os.path.exists(f"{candidate}/.git"):
+            return candidate
+        if all(os.path.exists(f"{candidate}/{part}") for part in ("HEAD", "objects", "refs")):
+            return candidate
     return None
 
 
 def read_yaml(path: str) -> dict[str, Any]:
     """A YAML mapping as plain values; {} when the file is missing or empty. Raises ConfigError with file and line for
-    what is no YAML 1.2, has a key twice, an anchor or a tag, or is larger than MAX_FILE."""
+    what is no YAML 1.2, has a key twice, an anchor, a tag or a directive, or is larger than MAX_FILE."""
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_FILE + 1)
@@ -194,7 +204,11 @@ def read_yaml(path: str) -> dict[str, Any]:
     if len(content) > MAX_FILE:
         raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which is no configuration")
     try:
-        value = YAML(typ="safe", pure=True).load(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        for event in YAML(typ="safe", pure=True).parse(text):
+            if wrong := _beyond_plain(event):
+                raise ConfigError(f"{path}: line {event.start_mark.line + 1}: {wrong}")
+        value = YAML(typ="safe", pure=True).load(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except MarkedYAMLError as error:
@@ -207,6 +221,18 @@ def read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: must hold keys and values, not {type(value).__name__}")
     return value
+
+
+def _beyond_plain(event: Event) -> str | None:
+    """What makes a YAML event more than a plain value, or None. A few aliases can unfold to gigabytes, a tag can mean
+    a type of any kind, and a directive can change what `no` means."""
+    if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
+        return "anchors and aliases (& and *) are not allowed - write the value out"
+    if isinstance(event, (ScalarEvent, CollectionStartEvent)) and event.tag is not None:
+        return f"the tag {event.tag} is not allowed - write a plain value"
+    if isinstance(event, DocumentStartEvent) and (event.version or event.tags):
+        return "directives (%) are not allowed - remove the line"
+    return None
 
 
 # What a variable or flag may set, and how its text is read.
@@ -243,14 +269,26 @@ def _lay(settings: dict[str, Any], key: str, value: Any) -> None:
 
 def _convert(settings: dict[str, Any], where: str) -> _File:
     try:
-        return msgspec.convert(settings, _File)
+        converted = msgspec.convert(settings, _File)
     except msgspec.ValidationError as error:
         raise ConfigError(where + misfit(str(error))) from None
+    for root in converted.roots:
+        if not root.startswith("/"):
+            raise ConfigError(f"{where}roots: {root!r} is relative - give absolute directories")
+    return converted
 
 
-def misfit(message: str) -> str:
-    """msgspec's words for a misfit, the key first: `limits.rate: expected int, got str`."""
-    what, _, at = message.partition(" - at `$")
-    key = at.rstrip("`").lstrip(".")
+def _normal(path: str) -> str:
+    # normpath leaves two slashes at the start, which POSIX lets mean something else; Linux does not.
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def misfit(message: str, within: str = "") -> str:
+    """msgspec's words for a misfit, the key first: `limits.rate: expected int, got str`. `within` is the key of what
+    was converted, where that was not the whole file."""
+    what, _, at = message.partition(" - at `")
+    if at.startswith("key` in `"):
+        what, at = f"a key: {what.lower()}", at.removeprefix("key` in `")
+    key = (within + at.rstrip("`").removeprefix("$")).lstrip(".")
     what = what.replace("`", "")
     return f"{key}: {what[0].lower()}{what[1:]}" if key else f"{what[0].lower()}{what[1:]}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
 PR_SET_NO_NEW_PRIVS: Final = 38
 
 
@@ -70,9 +71,11 @@ def become(account: Account, *, with_groups: bool) -> None:
 
 
 def settle(parent: int) -> None:
-    """The last step in every child: no new rights by exec, no core dumps, `/` as working directory, and SIGKILL when
-    `parent` (the supervisor's pid) dies. Comes after the ids: changing them clears the death signal (prctl(2))."""
+    """The last step in every child: no new rights by exec, no core dumps, `/` as working directory, closed to the
+    eyes of others of the same account, and SIGKILL when `parent` (the supervisor's pid) dies. Comes after the ids:
+    changing them clears the death signal (prctl(2))."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    conceal()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
@@ -81,10 +84,18 @@ def settle(parent: int) -> None:
     os.umask(0o077)
 
 
+def conceal() -> None:
+    """Gives /proc/PID/environ, fd, mem and the like of this process to root: a tool that runs as the same user must
+    not read the gateway's key, nor the environment it was started with."""
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
 def close_all_but(kept: Iterable[int]) -> None:
     """Closes every descriptor from 3 up that is not in `kept`."""
     low = 3
-    for descriptor in sorted(kept):
+    # closerange(3, 0) closes everything: it is close_range(2) with -1 as last, where a gateway that was started without
+    # standard input has 0 as one of its sockets.
+    for descriptor in sorted(d for d in kept if d >= low):
         os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qsl
 
-from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,6 +22,7 @@ from gateway.dispatch import Dispatch
 from gateway.jsonrpc import Batch, Malformed, decode
 from gateway.limits import Rate, Streams
 from gateway.session import Delivery, Session
+from gateway.stream import Stream
 from gateway.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -89,19 +89,11 @@ class Streaming:
         session.outbox.put(
             f"event: endpoint\ndata: {scope.get('root_path', '')}/message?session_id={session.id}\n\n".encode("ascii")
         )
-        # ping=0: pings come from the session's clock; the response's own could fall into the middle of a long event.
-        response = EventSourceResponse(
-            session.outbox,
-            headers={"content-type": "text/event-stream"},
-            sep="\n",
-            ping=0,
-            send_timeout=timeouts.send,
-        )
         edge.streams.add(identity)
         logger.info("stream of %s opened, %d open", identity.subject, edge.streams.total)
         try:
             with edge.bus.holding(session):
-                await response(scope, receive, send)
+                await Stream(session.outbox, timeouts.send)(scope, receive, send)
         except SendTimeoutError:
             logger.warning("stream of %s closed: no byte taken for %g s", identity.subject, timeouts.send)
             scope["extensions"]["ssegate.abort"]()

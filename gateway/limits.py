@@ -37,8 +37,7 @@ class Rate:
         now = self._now()
         level, since = self._buckets.get(key(identity), (float(self._burst), now))
         level = min(self._burst, level + (now - since) * self._rate)
-        if level < cost:
-            self._buckets[key(identity)] = level, now
+        if level < cost:  # nothing is written down: many small sums would round the promised moment away
             return max(1, math.ceil((cost - level) / self._rate))
         self._buckets[key(identity)] = level - cost, now
         return 0

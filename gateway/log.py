@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
-from gateway.config import Log
+from gateway.config import Log, one_line
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -30,11 +30,13 @@ class _Text(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)sZ %(levelname)s %(process)d %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
-    def format(self, record: logging.LogRecord) -> str:
-        # What a client sent may stand in a message; it must not begin a line of its own.
-        head, newline, trace = super().format(record).partition("\n")
-        printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in head)
-        return printable + newline + trace.replace("\n", "\n    ")
+    # What a client sent may stand in a message or an exception; it must not begin a line of its own.
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return one_line(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return "\n".join("    " + one_line(line) for line in super().formatException(ei).split("\n"))
 
 
 class _Json(logging.Formatter):

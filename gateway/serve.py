@@ -23,6 +23,7 @@ PORT_TRIES: Final = 20
 
 def serve(config: Config) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. Raises ConfigError for what it cannot start with."""
+    confine.conceal()
     account = account_for(config.user)
     fingerprint = _in_child(lambda: _prepare(config))
     listeners = listen(config)

@@ -21,15 +21,21 @@ from gateway.auth import ALGORITHMS, AUDIENCE, ISSUER
 from gateway.config import ConfigError, signing_key, verifying_key
 from gateway.users import IssuedToken, User, changing, check_name
 
+# RFC 3339 years have four digits; no token should come near that.
+MAX_LIFETIME: Final = 100 * 365 * 86400
+
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
 def seconds(text: str) -> int:
-    """`30d`, `12h`, `90m`, `45s`, `2w`, `1y` as seconds. Raises ConfigError."""
+    """`30d`, `12h`, `90m`, `45s`, `2w`, `1y` as seconds, 100 years at most. Raises ConfigError."""
     match = re.fullmatch(r"([0-9]{1,9})([smhdwy])", text)
     if match is None or int(match[1]) == 0:
         raise ConfigError(f"--expires {text!r}: give a number and a unit, such as 12h, 30d or 1y")
-    return int(match[1]) * _UNITS[match[2]]
+    lifetime = int(match[1]) * _UNITS[match[2]]
+    if lifetime > MAX_LIFETIME:
+        raise ConfigError(f"--expires {text!r}: 100y is the most")
+    return lifetime
 
 
 def ensure_keys(directory: str) -> None:
@@ -83,19 +89,24 @@ def create(directory: str, name: str, lifetime: int) -> str:
     now = int(time.time())
     entry = IssuedToken(secrets.token_hex(8), _utc(now), _utc(now + lifetime))
     with changing(directory) as users:
-        known = users.get(name, User()).tokens
-        users[name] = User((*(token for token in known if token.expires > _utc(now)), entry))
+        users[name] = User((*unexpired(users.get(name, User()), now), entry))
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": name, "iat": now, "exp": now + lifetime, "jti": entry.id}
     return jwt.encode(claims, key, algorithm=ALGORITHMS[0])
 
 
-def _utc(moment: int) -> str:
+def unexpired(user: User, now: float) -> tuple[IssuedToken, ...]:
+    """The tokens of `user` that are still good at the Unix time `now`."""
+    return tuple(token for token in user.tokens if token.expires > _utc(now))
+
+
+def _utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _create(path: str, content: bytes, mode: int) -> None:
     # O_EXCL: two first starts at once do not overwrite each other's half.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the caller's umask is
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

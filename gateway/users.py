@@ -16,16 +16,15 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 from ruamel.yaml import YAML
 
 from gateway.config import ConfigError, misfit, read_yaml, users_file
 
 # An OS account's name may be all of these (useradd(8)); it also keeps names out of trouble in logs and YAML.
-NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}$"
+NAME: Final = r"\A[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\Z"
 
 
 class IssuedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,18 +39,31 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: tuple[IssuedToken, ...] = ()
 
 
-class Users(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    users: dict[Annotated[str, Meta(pattern=NAME)], User] = {}
+class Users(msgspec.Struct, frozen=True):
+    users: dict[str, User] = {}
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`users.yaml` with its entries unread: each is read under its own name, so that a refusal can tell whose it is."""
+
+    users: dict[str, Any] = {}
 
 
 def read(path: str) -> Users:
     """Raises ConfigError with file and key."""
-    settings = read_yaml(path)
+    # YAML's own timestamps come as datetime; ours are written as text, but a person may have edited them.
+    settings = msgspec.to_builtins(read_yaml(path))
+    users: dict[str, User] = {}
+    within = ""
     try:
-        # YAML's own timestamps come as datetime; ours are written as text, but a person may have edited them.
-        return msgspec.convert(msgspec.to_builtins(settings), Users)
+        for name, entry in msgspec.convert(settings, _File).users.items():
+            within = f"users.{name}"
+            users[check_name(name)] = msgspec.convert(entry, User)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {misfit(str(error))}") from None
+        raise ConfigError(f"{path}: {misfit(str(error), within)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return Users(users)
 
 
 @contextlib.contextmanager
@@ -76,7 +88,10 @@ def _write(path: str, users: Users) -> None:
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # annotated as bool by the library
     yaml.dump(msgspec.to_builtins(users), text)
     draft = f"{path}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+    with open(
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
+    ) as file:
+        os.fchmod(file.fileno(), 0o600)  # a draft that a crash left behind keeps its mode
         file.write(text.getvalue())
         file.flush()
         os.fsync(file.fileno())

@@ -22,11 +22,11 @@ from tools.worker import ANSWER, FRAME, PROGRESS, REQUEST
 
 logger = logging.getLogger(__name__)
 
-# As many as can compute at once, and one more so that one that waits for a disk leaves no core idle.
-SIZE: Final = (os.cpu_count() or 1) + 1
+# As many as can compute at once, and two more so that those that wait for a disk leave no core idle.
+SIZE: Final = (os.cpu_count() or 1) + 2
 # Beyond SIZE, only in the place of calls that take longer than LONG seconds: so many hung files can be borne at once.
 MOST: Final = 32
-LONG: Final = 0.05
+LONG: Final = 0.1
 # Calls that wait for a worker; past it a POST is answered `503 Busy`.
 QUEUE: Final = 2048
 # After the supervisor could not start a worker, seconds until it is asked again.
@@ -214,7 +214,7 @@ class Pool:
         self.fill()
 
     def _watch(self) -> None:
-        """While calls wait, looks every LONG seconds whether some worker is held up by a long call."""
+        """While calls wait, adds one every LONG seconds for workers held up by a long call."""
         if self._relief is None and not self._closed:
             self._relief = asyncio.get_running_loop().call_later(LONG, self._relieve)
 
@@ -224,7 +224,7 @@ class Pool:
             return
         long_since = time.monotonic() - LONG
         quick = self.size - sum(worker.busy_since < long_since for worker in self._busy)
-        for _ in range(min(self._queued, SIZE - quick, MOST - self.size)):
+        if quick < SIZE and self.size < MOST:
             self._more()
         self._watch()
 

@@ -21,11 +21,13 @@ class Result:
     text        the one text block
     structured  the same as a JSON value, for tools with an `outputSchema`
     is_error    True: the tool could not do it. None: the member is left out. False is shown only by `read_tree`.
+    twin        `text` is `structured` as JSON (made by the function `structured`), so one can be had from the other
     """
 
     text: str
     structured: dict[str, Any] | None = None
     is_error: bool | None = None
+    twin: bool = field(default=False, compare=False)
 
 
 class ToolError(Exception):
@@ -209,9 +211,14 @@ def _allowed(name: str, schema: dict[str, Any]) -> str:
 
 def encode(result: Result) -> bytes:
     """The finished JSON bytes of a `tools/call` result, ASCII only. Members: content, structuredContent, isError."""
-    parts = ['{"content":[{"type":"text","text":', ascii_json(result.text), "}]"]
-    if result.structured is not None:
-        parts += [',"structuredContent":', ascii_json(result.structured)]
+    parts = ['{"content":[{"type":"text","text":']
+    if result.twin and result.text.isascii():
+        # Most results: JSON in ASCII has only these two left to escape. Half the time of the other branch.
+        parts += ['"', result.text.replace("\\", "\\\\").replace('"', '\\"'), '"}],"structuredContent":', result.text]
+    else:
+        parts += [ascii_json(result.text), "}]"]
+        if result.structured is not None:
+            parts += [',"structuredContent":', ascii_json(result.structured)]
     if result.is_error is not None:
         parts.append(',"isError":true' if result.is_error else ',"isError":false')
     parts.append("}")
@@ -220,7 +227,7 @@ def encode(result: Result) -> bytes:
 
 def structured(value: dict[str, Any], is_error: bool | None = None) -> Result:
     """An object-shaped result: as `structuredContent` and, equal to it, as compact JSON in the text block."""
-    return Result(readable_json(value), value, is_error)
+    return Result(readable_json(value), value, is_error, twin=True)
 
 
 def bounded(tool: Tool, result: Result, context: Context) -> bytes:

@@ -10,6 +10,7 @@ Frames, worker to gateway: 1 byte kind, 4 bytes length, then that many bytes
 
 from __future__ import annotations
 
+import _thread
 import json
 import socket
 import struct
@@ -31,6 +32,9 @@ FAULT: Final = b"F"
 # Wire contract, section 6: progress at most 4 times a second.
 PROGRESS_INTERVAL: Final = 0.25
 
+# Milliseconds in which a thread that has done its work is gone.
+LAST_THREADS: Final = 20
+
 
 def serve(connection: socket.socket, tools: Mapping[str, Tool], base: Context) -> None:
     """Answers requests until the gateway closes its end. `base` is what every call of this worker may know."""
@@ -43,6 +47,20 @@ def serve(connection: socket.socket, tools: Mapping[str, Tool], base: Context) -
             return
         kind, payload = _answer(json.loads(body), tools, base, connection)
         _send(connection, kind, payload)
+        if not _alone():
+            # A thread of the call still waits in the kernel, for a dead mount perhaps, and would keep the socket open
+            # even after this process was killed: the gateway is told now, and takes another worker.
+            connection.shutdown(socket.SHUT_RDWR)
+            return
+
+
+def _alone() -> bool:
+    """Whether the threads that the last call may have used are gone; the last ones get a moment to end."""
+    for _ in range(LAST_THREADS):
+        if not _thread._count():
+            return True
+        time.sleep(0.001)
+    return False
 
 
 def _answer(

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.walk.running import Running
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture(scope="session")
+def open_directory() -> Iterator[Path]:
+    """A directory that every account can enter, for what tools shall see."""
+    path = Path(tempfile.mkdtemp(prefix="ssegate-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts gateways that end with the test."""
+    started: list[Running] = []
+
+    def begin(settings: dict[str, Any] | None = None, **options: Any) -> Running:
+        running = Running(tmp_path / f"gateway{len(started)}", settings, **options)
+        started.append(running)
+        return running
+
+    yield begin
+    for running in started:
+        if running.process.poll() is None:
+            running.stop()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One gateway for all tests of a module that do not disturb it; no rate limit."""
+    running = Running(tmp_path_factory.mktemp("walk") / "gateway", {"limits": {"rate": 0}})
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def alice(gateway: Running) -> str:
+    return gateway.token("alice")
+
+
+@pytest.fixture(scope="module")
+def bob(gateway: Running) -> str:
+    return gateway.token("bob")

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from certs.context import no_passphrase
+
 # Clients pin this very file, so nothing renews it behind their backs: it has to last.
 LIFETIME: Final = timedelta(days=3650)
 ALWAYS: Final = ("localhost", "127.0.0.1", "::1")
@@ -94,7 +96,7 @@ def check_pair(certificate: str, key: str) -> None:
         except OSError as error:
             raise CertificateError(f"{path}: {error.strerror}") from None
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=no_passphrase)
     except (ssl.SSLError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else str(error)
         raise CertificateError(
@@ -116,6 +118,8 @@ def describe(certificate: str) -> dict[str, str]:
         shown = ", ".join(str(name.value) for name in names)
     except x509.ExtensionNotFound:
         shown = "none"
+    except ValueError:
+        raise CertificateError(f"{certificate}: its names cannot be read") from None
     return {
         "file": certificate,
         "fingerprint": _fingerprint(loaded),
@@ -138,20 +142,18 @@ def _fingerprint(certificate: x509.Certificate) -> str:
     return "sha256:" + hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest()
 
 
-def _no_password() -> str:
-    # Without it OpenSSL would ask for a passphrase on the terminal.
-    return ""
-
-
 def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
+        if not name or not name.isascii():
+            raise CertificateError(f"{name!r} is no host name - give its ASCII form (RFC 5890)") from None
         return x509.DNSName(name)
 
 
 def _create(path: str, content: bytes, mode: int) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the caller's umask is
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

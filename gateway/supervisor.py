@@ -251,7 +251,7 @@ class Supervisor:
 
     def _watch_users(self) -> None:
         seen: tuple[int, ...] = ()
-        with contextlib.suppress(FileNotFoundError):  # no file: no users
+        with contextlib.suppress(OSError):  # no file: no users; one that cannot be reached is reported by `read`
             status = os.stat(self._config.users)
             seen = (status.st_ino, status.st_size, status.st_mtime_ns)
         if seen == self._users_seen:

@@ -114,8 +114,8 @@ class Store:
         return None
 
     def _check_loose(self, id_: str) -> None:
-        """Raises Fault E_INTERNAL for a loose object whose file is cut short: libgit2 up to 1.9 would read it for ever
-        (its issue 7342). Other damage it finds itself."""
+        """Raises Fault E_INTERNAL for a loose object whose file is cut short or is no zlib stream: some of these
+        libgit2 up to 1.9 would read for ever (its issue 7342). Other damage it finds itself."""
         if self.packs.exists(id_):
             return
         for directory in self.loose:
@@ -127,8 +127,8 @@ class Store:
             stream = zlib.decompressobj()
             try:
                 stream.decompress(content)
-            except zlib.error:
-                return
+            except zlib.error as error:
+                raise damaged(self.path, f"the file of object {id_}: {error}") from error
             if not stream.eof:
                 raise damaged(self.path, f"the file of object {id_} is cut short")
             return

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]  # it ships no types
+import jsonschema
 import pytest
 
 from tests.tools.read_tree_stores import ENVIRONMENT, TOOL, Git, ask, listed, new, refusal, resolved, rows
@@ -406,6 +406,13 @@ def truncated_commit(git: Git) -> str:
     return id_
 
 
+def two_question_marks(git: Git) -> str:
+    """What libgit2 takes for a format of loose objects that git gave up long ago."""
+    id_ = id_of(git, "main^{tree}")
+    git.damage(id_, b"??")
+    return id_
+
+
 def truncated_blob(git: Git) -> str:
     id_ = id_of(git, "main:file")
     git.damage(id_, git.loose(id_).read_bytes()[:3])
@@ -498,6 +505,7 @@ DAMAGES = [
     truncated_directory,
     truncated_commit,
     truncated_blob,
+    two_question_marks,
     truncated_in_an_alternate,
     another_object_in_its_place,
     broken_ref,

@@ -23,7 +23,7 @@ from gateway.jsonrpc import (
     error_message,
     result_message,
 )
-from gateway.session import Session
+from gateway.session import Session, Work
 from tools import Tool
 from tools._tool import encode as encode_result
 from tools._tool import error_result
@@ -81,67 +81,63 @@ class Dispatch:
     def full(self, identity: Identity) -> bool:
         return self._workers.full(identity)
 
-    def answer_now(self, call: Call, session: Session) -> bytes | None:
-        """The response of every method but `tools/call`, for which it is None."""
-        if call.method == "tools/call":
-            return None
+    def begin(self, call: Call, session: Session, share: int) -> bytes | Work:
+        """The response of every method but `tools/call`, for which it is the work to be done."""
         try:
+            params = _object(call.params)
+            if call.method == "tools/call":
+                return self._work(call, params, session, share)
             method = self._methods.get(call.method)
             if method is None:
                 return error_message(call.id, RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}"))
-            return result_message(call.id, method(_object(call.params), session))
+            return result_message(call.id, method(params, session))
         except RpcError as error:
             return error_message(call.id, error)
 
-    async def answer(self, call: Call, session: Session, share: int) -> bytes:
+    async def carry_out(self, work: Work, session: Session) -> bytes:
         """The response of a `tools/call`. Cancelled: the work stops and there is none."""
+
+        def progress(members: bytes) -> None:  # comes only for a call with a progress token
+            session.notify("notifications/progress", b'{"progressToken":%b,%b}' % (work.progress_token, members))
+
         try:
-            return result_message(call.id, await self._call_tool(call, session, share))
-        except RpcError as error:
-            return error_message(call.id, error)
+            async with asyncio.timeout(self._timeout):
+                result = await self._workers.run(work.request, session.identity, progress)
+        except TimeoutError:
+            result = _failure(f"timed out after {self._timeout:g} seconds - the call was stopped")
+        except WorkerLost:
+            result = _failure(
+                f"the process that ran {work.tool} ended before it answered, twice - try a smaller request; "
+                "the gateway's log says more"
+            )
+        except ToolFault as fault:
+            logger.error("tool %s failed\n%s", work.tool, fault)  # noqa: TRY400 - the traceback that counts is the tool's
+            return error_message(work.id, RpcError(INTERNAL_ERROR, "Internal error"))
         except Exception:  # a bug of ours: its text stays in the log
             logger.exception("call of %s failed", session.identity.subject)
-            return error_message(call.id, RpcError(INTERNAL_ERROR, "Internal error"))
+            return error_message(work.id, RpcError(INTERNAL_ERROR, "Internal error"))
+        return result_message(work.id, result)
 
-    async def _call_tool(self, call: Call, session: Session, share: int) -> bytes:
-        params = _object(call.params)
+    def _work(self, call: Call, params: dict[str, Any], session: Session, share: int) -> Work:
         name = params.get("name")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: name must be a string")
         tool = self._tools.get(name)
         if tool is None:
-            raise RpcError(
-                INVALID_PARAMS, f"Unknown tool: {name}", {"tools": sorted({t.name for t in self._tools.values()})}
-            )
+            there_are = sorted({tool.name for tool in self._tools.values()})
+            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}", {"tools": there_are})
         arguments = params.get("arguments")
         token = _progress_token(params)
         request = {
             "tool": tool.name,
-            "arguments": {} if arguments is None else arguments,
+            # What cannot be trusted to mean one thing does not travel.
+            "arguments": {} if arguments is None or call.arguments_fault is not None else arguments,
             "fault": call.arguments_fault,
             "limit": self._limit(session) // share - EVENT_OVERHEAD - len(call.id),
             "timeout": self._timeout,
             "progress": token != b"",
         }
-        if call.arguments_fault is not None:
-            request["arguments"] = {}  # what cannot be trusted to mean one thing does not travel
-
-        def progress(members: bytes) -> None:  # comes only where `request["progress"]` asks for it
-            session.notify("notifications/progress", b'{"progressToken":%b,%b}' % (token, members))
-
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await self._workers.run(encode(request), session.identity, progress)
-        except TimeoutError:
-            return _failure(f"timed out after {self._timeout:g} seconds - the call was stopped")
-        except WorkerLost:
-            return _failure(
-                f"the process that ran {tool.name} ended before it answered, twice - try a smaller request; "
-                "the gateway's log says more"
-            )
-        except ToolFault as fault:
-            logger.error("tool %s failed\n%s", tool.name, fault)  # noqa: TRY400 - the traceback that counts is the tool's
-            raise RpcError(INTERNAL_ERROR, "Internal error") from None
+        return Work(call.id, tool.name, encode(request), token)
 
     def _limit(self, session: Session) -> int:
         """Bytes that one event may have (wire contract, section 6)."""

@@ -134,7 +134,9 @@ def _prepare(config: Config) -> str:
     except CertificateError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
-        raise ConfigError(f"{error.filename}: {error.strerror}") from None
+        # A write that fails (a full disk) does not say whose it was.
+        where = f"{error.filename}: " if error.filename else ""
+        raise ConfigError(f"{where}{error.strerror}") from None
 
 
 def _in_child(work: Callable[[], str]) -> str:

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Container
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -37,6 +38,9 @@ SLICE = 128 * 1024
 # Refusals may still be told on a stream whose outbox is full, up to this many bytes more.
 REFUSALS = 64 * 1024
 
+# Bytes of arguments that the calls in flight of one session may hold together; the one that passes it is the last.
+ARGUMENTS = 16 * 1024 * 1024
+
 
 class Delivery(Enum):
     """What became of a POSTed message at its session."""
@@ -45,14 +49,26 @@ class Delivery(Enum):
     BUSY = "busy"
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call on its way to a worker. All that is kept of what the client sent is `request`, in its shortest form:
+    parsed, 4 MiB of JSON can be 100 MiB of objects. `progress_token` is JSON text, empty where none was given."""
+
+    id: str
+    tool: str
+    request: bytes
+    progress_token: bytes
+
+
 class Answers(Protocol):
     """What a session asks of `dispatch`."""
 
-    def answer_now(self, call: Call, session: Session) -> bytes | None:
-        """The finished response, or None when it takes a worker and so a task of its own."""
+    def begin(self, call: Call, session: Session, share: int) -> bytes | Work:
+        """The finished response, or the work that a worker has to do for it, which gets 1/`share` of the session's
+        result limit."""
 
-    async def answer(self, call: Call, session: Session, share: int) -> bytes:
-        """The finished response of a call that takes a worker; it gets 1/`share` of the session's result limit."""
+    async def carry_out(self, work: Work, session: Session) -> bytes:
+        """The finished response of that work. Cancelled: the work stops and there is none."""
 
     def full(self, identity: Identity) -> bool:
         """Whether the queue for workers takes no more calls."""
@@ -180,7 +196,7 @@ class Session:
         self._ping = ping
         self._next_ping = now + ping
         self._tasks: set[asyncio.Task[None]] = set()
-        self._calls: dict[asyncio.Task[bytes], str] = {}
+        self._calls: dict[asyncio.Task[bytes], Work] = {}
 
     @property
     def running(self) -> int:
@@ -247,15 +263,19 @@ class Session:
         working = sum(call.method == "tools/call" for call in calls)
         if not working:
             return False
-        return len(self._calls) + working > self._limits.in_flight or self._answers.full(self.identity)
+        return (
+            len(self._calls) + working > self._limits.in_flight
+            or sum(len(work.request) for work in self._calls.values()) >= ARGUMENTS
+            or self._answers.full(self.identity)
+        )
 
     def _start(self, message: Message) -> None:
         if isinstance(message, Call):
-            answer = self._answers.answer_now(message, self)
-            if answer is not None:
-                self._send(answer)
+            begun = self._answers.begin(message, self, 1)
+            if isinstance(begun, bytes):
+                self._send(begun)
             else:
-                self._run(message, 1).add_done_callback(self._answered)
+                self._run(begun).add_done_callback(self._answered)
         elif isinstance(message, Fault):
             self._send(error_message(message.id, message.error))
         elif isinstance(message, Notification):
@@ -266,7 +286,8 @@ class Session:
         answers: list[bytes | asyncio.Task[bytes]] = []
         for message in messages:
             if isinstance(message, Call):
-                answers.append(self._answers.answer_now(message, self) or self._run(message, working))
+                begun = self._answers.begin(message, self, working)
+                answers.append(begun if isinstance(begun, bytes) else self._run(begun))
             elif isinstance(message, Fault):
                 answers.append(error_message(message.id, message.error))
             elif isinstance(message, Notification):
@@ -284,15 +305,15 @@ class Session:
         if sent := [answer for answer in finished if answer is not None]:
             self._send(_array(sent))
 
-    def _run(self, call: Call, share: int) -> asyncio.Task[bytes]:
-        task = asyncio.get_running_loop().create_task(self._work(call, share))
-        self._calls[task] = call.id
+    def _run(self, work: Work) -> asyncio.Task[bytes]:
+        task = asyncio.get_running_loop().create_task(self._carry_out(work))
+        self._calls[task] = work
         task.add_done_callback(self._calls.pop)
         return task
 
-    async def _work(self, call: Call, share: int) -> bytes:
+    async def _carry_out(self, work: Work) -> bytes:
         await self.outbox.room()
-        return await self._answers.answer(call, self, share)
+        return await self._answers.carry_out(work, self)
 
     def _answered(self, task: asyncio.Task[bytes]) -> None:
         if not task.cancelled():
@@ -303,8 +324,8 @@ class Session:
         if notification.method != "notifications/cancelled" or not isinstance(notification.params, dict):
             return
         asked = id_text(notification.params.get("requestId"))
-        for task, identifier in list(self._calls.items()):
-            if identifier == asked:
+        for task, work in list(self._calls.items()):
+            if work.id == asked:
                 task.cancel()
 
     def _send(self, message: bytes) -> None:

@@ -27,8 +27,9 @@ SIZE: Final = (os.cpu_count() or 1) + 2
 # Beyond SIZE, only in the place of calls that take longer than LONG seconds: so many hung files can be borne at once.
 MOST: Final = 32
 LONG: Final = 0.1
-# Calls that wait for a worker; past it a POST is answered `503 Busy`.
-QUEUE: Final = 2048
+# Calls, and bytes of their arguments, that wait for a worker; past either a POST is answered `503 Busy`.
+QUEUE: Final = 10_000
+QUEUE_BYTES: Final = 256 * 1024 * 1024
 # After the supervisor could not start a worker, seconds until it is asked again.
 RETRY: Final = 1.0
 # Seconds within which a gateway that starts must have its first worker.
@@ -111,13 +112,14 @@ class Pool:
         self._asked = 0
         self._waiting: OrderedDict[str, deque[asyncio.Future[Worker]]] = OrderedDict()
         self._queued = 0
+        self._queued_bytes = 0
         self._relief: asyncio.TimerHandle | None = None
         self._closed = False
         self.first = asyncio.Event()
 
     @property
     def full(self) -> bool:
-        return self._queued >= QUEUE
+        return self._queued >= QUEUE or self._queued_bytes >= QUEUE_BYTES
 
     @property
     def size(self) -> int:
@@ -130,7 +132,7 @@ class Pool:
 
     async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
         """The answer's bytes. Raises _Died and ToolFault."""
-        worker = self._idle.pop() if self._idle else await self._turn(identity.subject)
+        worker = self._idle.pop() if self._idle else await self._turn(identity.subject, len(request))
         self._busy.add(worker)
         worker.busy_since = time.monotonic()
         try:
@@ -171,10 +173,11 @@ class Pool:
         for worker in [*self._idle, *self._busy]:
             worker.close()
 
-    async def _turn(self, subject: str) -> Worker:
+    async def _turn(self, subject: str, size: int) -> Worker:
         turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(subject, deque()).append(turn)
         self._queued += 1
+        self._queued_bytes += size
         self._watch()
         try:
             return await turn
@@ -182,6 +185,8 @@ class Pool:
             if turn.done() and not turn.cancelled():  # a worker came in the same moment
                 self._offer(turn.result())
             raise
+        finally:
+            self._queued_bytes -= size
 
     def _release(self, worker: Worker) -> None:
         self._busy.discard(worker)

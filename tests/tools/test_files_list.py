@@ -37,7 +37,11 @@ def place(request: pytest.FixtureRequest) -> Iterator[Path]:
     """An empty directory on the disk's file system, and one on tmpfs."""
     parent = tempfile.gettempdir() if request.param == "disk" else "/dev/shm"
     directory = Path(tempfile.mkdtemp(prefix="ssegate-test-", dir=parent))
-    yield directory
+    directory.chmod(0o755)
+    # One level down: `..` is listed too, and what lies in the shared directories above changes at any time.
+    tree = directory / "tree"
+    tree.mkdir(mode=0o700)
+    yield tree
     shutil.rmtree(directory)
 
 
@@ -618,6 +622,8 @@ KEYS = [
 def one_of_each(tmp_path: Path, zone: Callable[[str], None]) -> Path:
     """A directory whose every structured value is known."""
     zone("Asia/Kathmandu")
+    tmp_path = tmp_path / "one"  # `..` is listed too, and pytest's own directory grows
+    tmp_path.mkdir()
     (tmp_path / "dir").mkdir(mode=0o750)
     (tmp_path / "file").write_bytes(b"x" * 1500)
     (tmp_path / "file").chmod(0o4755)

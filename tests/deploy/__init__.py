@@ -1,0 +1,1 @@
+"""What a newcomer runs, run as a newcomer does."""

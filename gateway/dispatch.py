@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
@@ -23,7 +24,7 @@ from gateway.jsonrpc import (
     error_message,
     result_message,
 )
-from gateway.session import Session, Work
+from gateway.workers import ToolFault, WorkerLost, Workers
 from tools import Tool
 from tools._tool import encode as encode_result
 from tools._tool import error_result
@@ -42,22 +43,26 @@ INSTRUCTIONS: Final = (
 )
 
 
-class WorkerLost(Exception):
-    """The worker ended before it answered, and so did the one the call was repeated on."""
+class Caller(Protocol):
+    """What dispatch knows of the session that a call belongs to. `protocol` is the MCP version that `initialize`
+    agreed on, None for a client that never asked."""
+
+    identity: Identity
+    protocol: str | None
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Sends a notification around finished JSON bytes."""
 
 
-class ToolFault(Exception):
-    """The tool has a bug; `str()` is its traceback."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call on its way to a worker. All that is kept of what the client sent is `request`, in its shortest form:
+    parsed, 4 MiB of JSON can be 100 MiB of objects. `progress_token` is JSON text, empty where none was given."""
 
-
-class Workers(Protocol):
-    """What dispatch asks of the worker pools. Cancelling `run` stops the work."""
-
-    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
-        """The finished bytes of a result. Raises WorkerLost and ToolFault."""
-
-    def full(self, identity: Identity) -> bool:
-        """Whether the queue takes no more calls."""
+    id: str
+    tool: str
+    request: bytes
+    progress_token: bytes
 
 
 class Dispatch:
@@ -70,39 +75,39 @@ class Dispatch:
         self._documented = encode({"tools": [tool.descriptor(tool.name) for tool in tools.values()]})
         self._model_safe = encode({"tools": [tool.descriptor(tool.safe_name) for tool in tools.values()]})
         self._version = version("ssegate")
-        self._methods: dict[str, Callable[[dict[str, Any], Session], bytes]] = {
+        self._methods: dict[str, Callable[[dict[str, Any], Caller], bytes]] = {
             "initialize": self._initialize,
-            "ping": lambda _params, _session: b"{}",
+            "ping": lambda _params, _caller: b"{}",
             "tools/list": self._list_tools,
-            "resources/list": lambda _params, _session: b'{"resources":[]}',
-            "resources/templates/list": lambda _params, _session: b'{"resourceTemplates":[]}',
+            "resources/list": lambda _params, _caller: b'{"resources":[]}',
+            "resources/templates/list": lambda _params, _caller: b'{"resourceTemplates":[]}',
         }
 
     def full(self, identity: Identity) -> bool:
         return self._workers.full(identity)
 
-    def begin(self, call: Call, session: Session, share: int) -> bytes | Work:
+    def begin(self, call: Call, caller: Caller, share: int) -> bytes | Work:
         """The response of every method but `tools/call`, for which it is the work to be done."""
         try:
             params = _object(call.params)
             if call.method == "tools/call":
-                return self._work(call, params, session, share)
+                return self._work(call, params, caller, share)
             method = self._methods.get(call.method)
             if method is None:
                 return error_message(call.id, RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}"))
-            return result_message(call.id, method(params, session))
+            return result_message(call.id, method(params, caller))
         except RpcError as error:
             return error_message(call.id, error)
 
-    async def carry_out(self, work: Work, session: Session) -> bytes:
+    async def carry_out(self, work: Work, caller: Caller) -> bytes:
         """The response of a `tools/call`. Cancelled: the work stops and there is none."""
 
         def progress(members: bytes) -> None:  # comes only for a call with a progress token
-            session.notify("notifications/progress", b'{"progressToken":%b,%b}' % (work.progress_token, members))
+            caller.notify("notifications/progress", b'{"progressToken":%b,%b}' % (work.progress_token, members))
 
         try:
             async with asyncio.timeout(self._timeout):
-                result = await self._workers.run(work.request, session.identity, progress)
+                result = await self._workers.run(work.request, caller.identity, progress)
         except TimeoutError:
             result = _failure(f"timed out after {self._timeout:g} seconds - the call was stopped")
         except WorkerLost:
@@ -114,11 +119,11 @@ class Dispatch:
             logger.error("tool %s failed\n%s", work.tool, fault)  # noqa: TRY400 - the traceback that counts is the tool's
             return error_message(work.id, RpcError(INTERNAL_ERROR, "Internal error"))
         except Exception:  # a bug of ours: its text stays in the log
-            logger.exception("call of %s failed", session.identity.subject)
+            logger.exception("call of %s failed", caller.identity.subject)
             return error_message(work.id, RpcError(INTERNAL_ERROR, "Internal error"))
         return result_message(work.id, result)
 
-    def _work(self, call: Call, params: dict[str, Any], session: Session, share: int) -> Work:
+    def _work(self, call: Call, params: dict[str, Any], caller: Caller, share: int) -> Work:
         name = params.get("name")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: name must be a string")
@@ -133,31 +138,31 @@ class Dispatch:
             # What cannot be trusted to mean one thing does not travel.
             "arguments": {} if arguments is None or call.arguments_fault is not None else arguments,
             "fault": call.arguments_fault,
-            "limit": self._limit(session) // share - EVENT_OVERHEAD - len(call.id),
+            "limit": self._limit(caller) // share - EVENT_OVERHEAD - len(call.id),
             "timeout": self._timeout,
             "progress": token != b"",
         }
         return Work(call.id, tool.name, encode(request), token)
 
-    def _limit(self, session: Session) -> int:
+    def _limit(self, caller: Caller) -> int:
         """Bytes that one event may have (wire contract, section 6)."""
-        return self._result_limit if session.protocol is None else min(self._result_limit, INITIALIZED_LIMIT)
+        return self._result_limit if caller.protocol is None else min(self._result_limit, INITIALIZED_LIMIT)
 
-    def _initialize(self, params: dict[str, Any], session: Session) -> bytes:
+    def _initialize(self, params: dict[str, Any], caller: Caller) -> bytes:
         asked = params.get("protocolVersion")
-        session.protocol = asked if asked in VERSIONS else VERSIONS[-1]
+        caller.protocol = asked if asked in VERSIONS else VERSIONS[-1]
         return encode(
             {
-                "protocolVersion": session.protocol,
+                "protocolVersion": caller.protocol,
                 "capabilities": {"tools": {}, "resources": {}},
                 "serverInfo": {"name": "ssegate", "version": self._version},
                 "instructions": INSTRUCTIONS,
             }
         )
 
-    def _list_tools(self, _params: dict[str, Any], session: Session) -> bytes:
+    def _list_tools(self, _params: dict[str, Any], caller: Caller) -> bytes:
         if self._names == "auto":
-            return self._documented if session.protocol is None else self._model_safe
+            return self._documented if caller.protocol is None else self._model_safe
         return self._documented if self._names == "documented" else self._model_safe
 
 

@@ -7,12 +7,12 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Container
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.auth import Identity
 from gateway.config import Limits
+from gateway.dispatch import Dispatch, Work
 from gateway.jsonrpc import (
     REFUSED,
     Batch,
@@ -47,31 +47,6 @@ class Delivery(Enum):
 
     ACCEPTED = "accepted"
     BUSY = "busy"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A call on its way to a worker. All that is kept of what the client sent is `request`, in its shortest form:
-    parsed, 4 MiB of JSON can be 100 MiB of objects. `progress_token` is JSON text, empty where none was given."""
-
-    id: str
-    tool: str
-    request: bytes
-    progress_token: bytes
-
-
-class Answers(Protocol):
-    """What a session asks of `dispatch`."""
-
-    def begin(self, call: Call, session: Session, share: int) -> bytes | Work:
-        """The finished response, or the work that a worker has to do for it, which gets 1/`share` of the session's
-        result limit."""
-
-    async def carry_out(self, work: Work, session: Session) -> bytes:
-        """The finished response of that work. Cancelled: the work stops and there is none."""
-
-    def full(self, identity: Identity) -> bool:
-        """Whether the queue for workers takes no more calls."""
 
 
 class Outbox(AsyncIterator[bytes]):
@@ -172,8 +147,8 @@ class Session:
     """
 
     __slots__ = (
-        "_answers",
         "_calls",
+        "_dispatch",
         "_limits",
         "_next_ping",
         "_ping",
@@ -185,13 +160,13 @@ class Session:
         "protocol",
     )
 
-    def __init__(self, identity: Identity, answers: Answers, limits: Limits, ping: float, now: float) -> None:
+    def __init__(self, identity: Identity, dispatch: Dispatch, limits: Limits, ping: float, now: float) -> None:
         self.id = secrets.token_urlsafe(32)  # 256 bits
         self.identity = identity
         self.expires = identity.expires
         self.protocol: str | None = None
         self.outbox = Outbox(limits.outbox)
-        self._answers = answers
+        self._dispatch = dispatch
         self._limits = limits
         self._ping = ping
         self._next_ping = now + ping
@@ -266,12 +241,12 @@ class Session:
         return (
             len(self._calls) + working > self._limits.in_flight
             or sum(len(work.request) for work in self._calls.values()) >= ARGUMENTS
-            or self._answers.full(self.identity)
+            or self._dispatch.full(self.identity)
         )
 
     def _start(self, message: Message) -> None:
         if isinstance(message, Call):
-            begun = self._answers.begin(message, self, 1)
+            begun = self._dispatch.begin(message, self, 1)
             if isinstance(begun, bytes):
                 self._send(begun)
             else:
@@ -286,7 +261,7 @@ class Session:
         answers: list[bytes | asyncio.Task[bytes]] = []
         for message in messages:
             if isinstance(message, Call):
-                begun = self._answers.begin(message, self, working)
+                begun = self._dispatch.begin(message, self, working)
                 answers.append(begun if isinstance(begun, bytes) else self._run(begun))
             elif isinstance(message, Fault):
                 answers.append(error_message(message.id, message.error))
@@ -313,7 +288,7 @@ class Session:
 
     async def _carry_out(self, work: Work) -> bytes:
         await self.outbox.room()
-        return await self._answers.carry_out(work, self)
+        return await self._dispatch.carry_out(work, self)
 
     def _answered(self, task: asyncio.Task[bytes]) -> None:
         if not task.cancelled():

@@ -17,7 +17,6 @@ from typing import Any, Final, cast
 
 from gateway import control
 from gateway.auth import Identity
-from gateway.dispatch import ToolFault, WorkerLost
 from tools.worker import ANSWER, FRAME, PROGRESS, REQUEST
 
 logger = logging.getLogger(__name__)
@@ -34,6 +33,14 @@ QUEUE_BYTES: Final = 256 * 1024 * 1024
 RETRY: Final = 1.0
 # Seconds within which a gateway that starts must have its first worker.
 START: Final = 10.0
+
+
+class WorkerLost(Exception):
+    """The worker ended before it answered, and so did the one the call was repeated on."""
+
+
+class ToolFault(Exception):
+    """The tool has a bug; `str()` is its traceback."""
 
 
 class _Died(Exception):
@@ -110,7 +117,8 @@ class Pool:
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._asked = 0
-        self._waiting: OrderedDict[str, deque[asyncio.Future[Worker]]] = OrderedDict()
+        # Turns are dictionary keys, so that one of thousands can leave the line without a search.
+        self._waiting: OrderedDict[str, OrderedDict[asyncio.Future[Worker], None]] = OrderedDict()
         self._queued = 0
         self._queued_bytes = 0
         self._relief: asyncio.TimerHandle | None = None
@@ -175,7 +183,7 @@ class Pool:
 
     async def _turn(self, subject: str, size: int) -> Worker:
         turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(subject, deque()).append(turn)
+        self._waiting.setdefault(subject, OrderedDict())[turn] = None
         self._queued += 1
         self._queued_bytes += size
         self._watch()
@@ -184,29 +192,45 @@ class Pool:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # a worker came in the same moment
                 self._offer(turn.result())
+            else:
+                self._leave(subject, turn)
             raise
         finally:
             self._queued_bytes -= size
+
+    def _leave(self, subject: str, turn: asyncio.Future[Worker]) -> None:
+        """Gives a place in the queue back at once: it may be long until a worker comes free and passes it over."""
+        turns = self._waiting.get(subject)
+        if turns is not None and turn in turns:
+            del turns[turn]
+            self._queued -= 1
+            if not turns:
+                del self._waiting[subject]
 
     def _release(self, worker: Worker) -> None:
         self._busy.discard(worker)
         self._offer(worker)
 
     def _offer(self, worker: Worker) -> None:
-        """Gives a free worker to whoever is next, or keeps it."""
+        """Gives a free worker to whoever is next, or keeps it: SIZE beside those that a long call holds up."""
         for turn in self._turns():
             if not turn.done():
                 turn.set_result(worker)
                 return
-        if self.size >= SIZE:
+        if self._quick() >= SIZE:
             worker.close()
         else:
             self._idle.append(worker)
 
+    def _quick(self) -> int:
+        """How many workers no long call holds up."""
+        long_since = time.monotonic() - LONG
+        return self.size - sum(worker.busy_since < long_since for worker in self._busy)
+
     def _turns(self) -> Iterator[asyncio.Future[Worker]]:
         while self._waiting:
             subject, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
+            turn, _ = turns.popitem(last=False)
             if turns:
                 self._waiting[subject] = turns  # to the end of the line
             self._queued -= 1
@@ -227,9 +251,7 @@ class Pool:
         self._relief = None
         if not self._queued:
             return
-        long_since = time.monotonic() - LONG
-        quick = self.size - sum(worker.busy_since < long_since for worker in self._busy)
-        if quick < SIZE and self.size < MOST:
+        if self._quick() < SIZE and self.size < MOST:
             self._more()
         self._watch()
 
@@ -277,10 +299,12 @@ class Workers:
             await pool.first.wait()
 
     def full(self, identity: Identity) -> bool:
+        """Whether the queue takes no more calls of this identity."""
         return self._pool(self._account_of(identity)).full
 
     async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
-        """One call. All tools only read, so one whose worker died is repeated once."""
+        """The finished bytes of one call's result. All tools only read, so one whose worker died is repeated once.
+        Cancelled: the work stops. Raises WorkerLost and ToolFault."""
         pool = self._pool(self._account_of(identity))
         for _ in range(2):
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +28,9 @@ class Response:
 class Connection:
     """One TLS connection; requests go one after the other (keep-alive)."""
 
-    def __init__(self, port: int, certificate: str) -> None:
+    def __init__(self, port: int, certificate: str, address: str = "127.0.0.1") -> None:
         context = ssl.create_default_context(cafile=certificate)
-        raw = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
+        raw = socket.create_connection((address, port), timeout=TIMEOUT)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(raw, server_hostname="localhost")
         self.buffer = b""
@@ -75,6 +76,11 @@ class Connection:
         self.buffer += data
 
     def close(self) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        """Ends the connection by RST, as a crashed host does (SO_LINGER of 0 seconds)."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
 
@@ -152,3 +158,20 @@ class Stream:
         self.connection.close()
         if self._posting is not None:
             self._posting.close()
+
+    def reset(self) -> None:
+        self.connection.reset()
+        if self._posting is not None:
+            self._posting.reset()
+
+
+def trial(identifier: Any, do: str, **arguments: Any) -> dict[str, Any]:
+    """A `tools/call` of the tests' own tool."""
+    params = {"name": "trial/run", "arguments": {"do": do, **arguments}}
+    return {"jsonrpc": "2.0", "id": identifier, "method": "tools/call", "params": params}
+
+
+def text_of(answer: Any) -> str:
+    """The text of the answer to a `tools/call`."""
+    (content,) = answer["result"]["content"]
+    return str(content["text"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,20 +23,28 @@ def open_directory() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.fixture(scope="session")
+def unprivileged() -> int:
+    """For `start(uid=...)`: an account that is not root, be it that of the tests themselves (0)."""
+    return 65534 if os.getuid() == 0 else 0
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, open_directory: Path) -> Iterator[Start]:
     """Starts gateways that end with the test."""
     started: list[Running] = []
 
     def begin(settings: dict[str, Any] | None = None, **options: Any) -> Running:
-        running = Running(tmp_path / f"gateway{len(started)}", settings, **options)
+        # pytest's own directories are the owner's alone.
+        place = Path(tempfile.mkdtemp(dir=open_directory)) if options.get("uid") else tmp_path
+        place.chmod(0o755)
+        running = Running(place / f"gateway{len(started)}", settings, **options)
         started.append(running)
         return running
 
     yield begin
     for running in started:
-        if running.process.poll() is None:
-            running.stop()
+        running.stop()
 
 
 @pytest.fixture(scope="module")

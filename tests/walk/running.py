@@ -8,14 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.walk.client import Connection, Stream
 
 SERVE = str(Path(__file__).with_name("serve.py"))
 PATIENCE = 30.0
+
+# A process of ours shows its descriptors to root alone (PR_SET_DUMPABLE).
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can start it as another account, and see inside")
 
 
 def eventually(what: Callable[[], bool], seconds: float = PATIENCE) -> bool:
@@ -28,19 +33,35 @@ def eventually(what: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return True
 
 
-class Running:
-    """`ssegate serve` on a free port, with `settings` as its gateway.yaml."""
+def environment_of(uid: int, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of an `ssegate` that runs as `uid` (0: as whoever runs the tests)."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SSEGATE_")}
+    if uid:
+        environment["SSEGATE_TEST_UID"] = str(uid)
+    return environment | dict(extra or {})
 
-    def __init__(self, directory: Path, settings: dict[str, Any] | None = None, uid: int = 0, **options: str) -> None:
+
+class Running:
+    """`ssegate serve` on a free port, with `settings` as its gateway.yaml. `port` None: as the settings say."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, Any] | None = None,
+        uid: int = 0,
+        environment: Mapping[str, str] | None = None,
+        port: int | None = 0,
+        **options: str,
+    ) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         if uid:
             os.chown(directory, uid, uid)
         (directory / "gateway.yaml").write_text(json.dumps(settings or {}))
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("SSEGATE_")}
-        if uid:
-            self.environment["SSEGATE_TEST_UID"] = str(uid)
-        command = [sys.executable, SERVE, "serve", "--config-dir", str(directory), "--port", "0"]
+        self.environment = environment_of(uid, environment)
+        command = [sys.executable, SERVE, "serve", "--config-dir", str(directory)]
+        if port is not None:
+            command += ["--port", str(port)]
         for name, value in options.items():
             command += [f"--{name}", value]
         self.log_path = directory.parent / f"{directory.name}.log"
@@ -50,6 +71,9 @@ class Running:
             )
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline()
+        if not self.ready:
+            self.process.stdout.close()
+            self.process.wait(PATIENCE)
         assert self.ready.startswith("ready https://127.0.0.1:"), self.ready + self.log
         self.port = int(self.ready.split(" ")[1].rpartition(":")[2])
         self.certificate = str(directory / "tls" / "mcpd.crt")
@@ -88,7 +112,10 @@ class Running:
 
     @property
     def gateway(self) -> int:
-        """The pid of the process that holds the listening sockets."""
+        """The pid of the process that holds the listening sockets. Whoever cannot see that takes the eldest child:
+        the gateway asks for the workers."""
+        if os.getuid() != 0:
+            return self.children()[0]
         (pid,) = [pid for pid in self.children() if len(sockets_listening(pid)) > 0]
         return pid
 
@@ -97,23 +124,76 @@ class Running:
         gateway = self.gateway
         return [pid for pid in self.children() if pid != gateway]
 
+    def at_rest(self) -> list[int]:
+        """The workers, once there are as many as an idle gateway keeps: one for each processor and two more."""
+        usual = (os.cpu_count() or 1) + 2
+        assert eventually(lambda: len(self.workers) == usual), self.workers
+        return self.workers
+
+    def wait(self) -> int:
+        """The exit code of one that ends by itself, or was told to. Afterwards no child of it may be left."""
+        family = [self.process.pid, *self.children()]
+        code = self.process.wait(PATIENCE)
+        assert eventually(lambda: not any(alive(pid) for pid in family), 5), "a process is left"
+        return code
+
+    def tell(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ends the gateway; its exit code. Afterwards no child of it may be left."""
-        family = [self.process.pid, *self.children()]
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(PATIENCE)
+        code = self.wait()
         for one in self._open:
             one.close()
         assert self.process.stdout is not None
         self.process.stdout.close()
-        assert eventually(lambda: not any(alive(pid) for pid in family)), "a process is left"
         return code
 
 
+def refused(
+    *arguments: str, uid: int = 0, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`ssegate serve` with arguments that it cannot start with, run to its end. No process of it may be left."""
+    process = subprocess.Popen(
+        [sys.executable, SERVE, "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment_of(uid, environment),
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert eventually(lambda: not of_session(process.pid), 5), "a process is left"
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
 def children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text() if alive(pid) else ""
-    return [int(child) for child in text.split()]
+    """The children that live, the eldest first."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [child for child in map(int, text.split()) if alive(child)]
+
+
+def of_session(session: int) -> list[int]:
+    """The processes of a session (setsid(2)) that live, whoever their parents are by now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and alive(int(entry.name)):
+            try:
+                if os.getsid(int(entry.name)) == session:
+                    found.append(int(entry.name))
+            except ProcessLookupError:
+                continue
+    return found
 
 
 def alive(pid: int) -> bool:
@@ -130,6 +210,17 @@ def status(pid: int) -> dict[str, str]:
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
+def descriptors(pid: int) -> dict[int, str]:
+    """What a process has open (as root; others see only their own)."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found[int(entry.name)] = str(entry.readlink())
+        except FileNotFoundError:
+            continue
+    return found
+
+
 def sockets_listening(pid: int) -> list[str]:
     """The descriptors of a process that are listening TCP sockets (as root; others see only their own)."""
     listening = set()
@@ -139,7 +230,7 @@ def sockets_listening(pid: int) -> list[str]:
             if fields[3] == "0A":
                 listening.add(f"socket:[{fields[9]}]")
     try:
-        links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        links = descriptors(pid).values()
     except (PermissionError, FileNotFoundError):
         return []
     return [link for link in links if link in listening]

@@ -15,6 +15,7 @@ import certs
 import gateway
 import tools
 from gateway.cli import main
+from gateway.server import LATE_IMPORTS
 
 if __name__ == "__main__":
     tools.__path__.append(str(Path(__file__).parent / "extra_tools"))
@@ -22,6 +23,8 @@ if __name__ == "__main__":
         for package in (certs, gateway):
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{package.__name__}.{module.name}")
+        for name in LATE_IMPORTS:
+            importlib.import_module(name)
         tools.load()
         os.setgroups([])
         os.setresgid(uid, uid, uid)

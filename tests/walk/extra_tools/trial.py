@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -13,7 +15,7 @@ from tools._tool import Context, Result, tool
 
 
 class Trial(msgspec.Struct, frozen=True):
-    do: Literal["answer", "sleep", "fifo", "die", "die_once", "bug", "report", "grow"]
+    do: Literal["answer", "sleep", "fifo", "linger", "die", "die_once", "bug", "report", "grow"]
     seconds: float = 0
     path: str = ""
     size: int = 0
@@ -27,6 +29,8 @@ def trial(arguments: Trial, context: Context) -> Result:
         case "fifo":  # blocks in the kernel until somebody writes
             with open(arguments.path, "rb") as fifo:
                 fifo.read()
+        case "linger":  # answers, and leaves a thread that blocks
+            threading.Thread(target=Path(arguments.path).read_bytes, daemon=True).start()
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "die_once":  # the first of two workers dies

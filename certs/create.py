@@ -39,8 +39,8 @@ def ensure_pair(certificate: str, key: str, names: Iterable[str] = ()) -> None:
     if not have_certificate:
         os.makedirs(os.path.dirname(certificate), mode=0o755, exist_ok=True)
         certificate_pem, key_pem = make_pair((*ALWAYS, socket.gethostname(), *names))
-        _create(key, key_pem, 0o600)
-        _create(certificate, certificate_pem, 0o644)
+        create_file(key, key_pem, 0o600)
+        create_file(certificate, certificate_pem, 0o644)
     check_pair(certificate, key)
 
 
@@ -151,7 +151,9 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _create(path: str, content: bytes, mode: int) -> None:
+def create_file(path: str, content: bytes, mode: int) -> None:
+    """A new file, on the disk when this returns. Raises FileExistsError: two first starts at once do not overwrite
+    each other's half of a pair."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)  # whatever the caller's umask is
         file.write(content)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
@@ -21,8 +23,12 @@ from gateway.endpoints import Edge, Messages, State, Streaming, not_found
 from gateway.workers import Workers
 from tools import Tool
 
+logger = logging.getLogger(__name__)
+
 # Seconds that ended streams have to write what is left.
 FAREWELL: Final = 1.0
+# Seconds between two looks at all sessions, at least, however short the pings are set.
+SHORTEST_TICK: Final = 0.02
 
 
 class Gateway:
@@ -55,6 +61,7 @@ def create_app(
         workers.start()
         await workers.warm(account)
         clock = asyncio.get_running_loop().create_task(_tick(edge))
+        clock.add_done_callback(_must_go_on)
         try:
             yield
         finally:
@@ -89,13 +96,20 @@ class _OneSpelling:
 
 async def _tick(edge: Edge) -> None:
     """The sessions' clock: pings, expiry, removed users."""
-    interval = min(1.0, edge.config.timeouts.ping / 2)
+    interval = max(SHORTEST_TICK, min(1.0, edge.config.timeouts.ping / 2))
     while True:
         await asyncio.sleep(interval)
         now, clock, users = time.monotonic(), time.time(), edge.users
         for session in edge.bus:
             session.tick(now, clock, users)
         edge.rate.forget_full()
+
+
+def _must_go_on(clock: asyncio.Task[None]) -> None:
+    """Without its clock a gateway would keep the streams of removed users: better that another takes its place."""
+    if not clock.cancelled():
+        logger.critical("the sessions' clock stopped", exc_info=clock.exception())
+        os._exit(70)  # EX_SOFTWARE
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:

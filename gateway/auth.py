@@ -6,10 +6,11 @@ A signature is checked once: verified tokens are remembered by their SHA-256 unt
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -35,6 +36,7 @@ class Reason(Enum):
     EXPIRED = "the token has expired"
     AUDIENCE = "the token is for another audience or from another issuer"
     UNKNOWN_USER = "the token's user is not known here"
+    REVOKED = "the token is from before its user was removed"
 
 
 class Refusal(Exception):
@@ -54,12 +56,14 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a verified token speaks for. `expires` is Unix time in seconds, `token_id` the `jti` claim or ""."""
+    """Who a verified token speaks for. `expires` and `issued` are Unix times in seconds, `issued` infinite where the
+    token has no `iat`; `token_id` is the `jti` claim or ""."""
 
     issuer: str
     subject: str
     expires: float
     token_id: str
+    issued: float = math.inf
 
     def same_person(self, other: Identity) -> bool:
         """Whether both tokens are of one identity: issuer and subject (RFC 8725 section 3.8)."""
@@ -88,14 +92,23 @@ def bearer_token(headers: list[tuple[bytes, bytes]]) -> bytes:
     return match[1]
 
 
+def standing(identity: Identity, users: Mapping[str, float]) -> Reason | None:
+    """Why a good token is not let in, or None. `users` has the Unix time from which on each one's tokens count: who
+    was removed and added again does not get the old tokens back."""
+    since = users.get(identity.subject)
+    if since is None:
+        return Reason.UNKNOWN_USER
+    return Reason.REVOKED if identity.issued < since else None
+
+
 class Authenticator:
     """Verifies tokens signed with the gateway's own Ed25519 key.
 
-    `users()` are the names that may use tokens just now.
+    `users()` are those who may use tokens just now, as `standing` takes them.
     """
 
     def __init__(
-        self, key: Ed25519PublicKey, users: Callable[[], Container[str]], now: Callable[[], float] = time.time
+        self, key: Ed25519PublicKey, users: Callable[[], Mapping[str, float]], now: Callable[[], float] = time.time
     ) -> None:
         self._users = users
         self._key = key
@@ -115,8 +128,8 @@ class Authenticator:
         elif identity.expires <= self._now():
             del self._verified[digest]
             raise Refusal(Reason.EXPIRED)
-        if identity.subject not in self._users():
-            raise Refusal(Reason.UNKNOWN_USER)
+        if reason := standing(identity, self._users()):
+            raise Refusal(reason)
         return identity
 
     def _verify(self, token: bytes) -> Identity:
@@ -138,12 +151,13 @@ class Authenticator:
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError) as error:
             raise Refusal(Reason.MALFORMED, f"{type(error).__name__}: {error}") from None
         expires, subject, token_id = claims["exp"], claims["sub"], claims.get("jti", "")
+        issued = claims.get("iat", math.inf)
         # PyJWT takes a numeric string for exp and hands it back as it came.
-        if isinstance(expires, bool) or not isinstance(expires, (int, float)):
-            raise Refusal(Reason.MALFORMED, "exp is not a number")
+        if any(isinstance(moment, bool) or not isinstance(moment, (int, float)) for moment in (expires, issued)):
+            raise Refusal(Reason.MALFORMED, "exp or iat is not a number")
         if not isinstance(subject, str) or not isinstance(token_id, str):
             raise Refusal(Reason.MALFORMED, "sub or jti is not a string")
         try:
-            return Identity(ISSUER, subject, float(expires), token_id)
+            return Identity(ISSUER, subject, float(expires), token_id, float(issued))
         except OverflowError:
-            raise Refusal(Reason.MALFORMED, "exp is out of range") from None
+            raise Refusal(Reason.MALFORMED, "exp or iat is out of range") from None

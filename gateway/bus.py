@@ -1,36 +1,15 @@
-"""How a POST reaches the session that holds the stream, wherever that is.
+"""How a POST reaches the session that holds the stream.
 
-`LocalBus` serves one process. Another process' sessions would be found by the same protocol.
+This bus serves one process. One for several would answer `find` with an inbox that passes messages on: `identity`,
+`deliver` and `refuse` are all that a POST needs of a session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
-from gateway.auth import Identity
-from gateway.jsonrpc import Batch, Message
-from gateway.session import Delivery, Session
-
-
-class Inbox(Protocol):
-    """The receiving end of one session."""
-
-    identity: Identity
-
-    def deliver(self, message: Message | Batch, identity: Identity) -> Delivery:
-        """Hands a message over; the answer says whether the session took it."""
-
-    def refuse(self, message: Message | Batch, why: str) -> None:
-        """Has each call of a message that is not accepted answered on the stream."""
-
-
-class Bus(Protocol):
-    """Session ids to inboxes."""
-
-    def find(self, session_id: str) -> Inbox | None:
-        """The open session of that id; who may use it is the caller's check."""
+from gateway.session import Session
 
 
 class LocalBus:

@@ -236,16 +236,11 @@ def _beyond_plain(event: Event) -> str | None:
 
 
 # What a variable or flag may set, and how its text is read.
-_KEYS: Final = (
-    "listen.host",
-    "listen.port",
-    "repository",
-    "roots",
-    "tool_names",
-    *(f"timeouts.{name}" for name in Timeouts.__struct_fields__),
-    *(f"limits.{name}" for name in Limits.__struct_fields__),
-    "log.level",
-    "log.format",
+_SECTIONS: Final = {"listen": Listen, "timeouts": Timeouts, "limits": Limits, "log": Log}
+_KEYS: Final = tuple(
+    f"{key}.{name}" if key in _SECTIONS else key
+    for key in _File.__struct_fields__
+    for name in (_SECTIONS[key].__struct_fields__ if key in _SECTIONS else (key,))
 )
 
 

@@ -3,7 +3,7 @@
 Gateway to supervisor            supervisor to gateway
     {"op": "ready"}                  {"op": "worker", "account", "number"} + descriptor: a new worker's socket
     {"op": "spawn", "account"}       {"op": "no_worker", "account", "why"}
-    {"op": "kill", "number"}         {"op": "users"} + descriptor: a memfd with a JSON array of names
+    {"op": "kill", "number"}         {"op": "users"} + descriptor: a memfd, JSON {name: since}
     {"op": "users"}
 Nothing else exists; a packet that does not fit ends the process that gets it (security design, section 4.1).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, Final
 
 # Every packet is far smaller; the users travel in a memfd because they may not be.
@@ -39,7 +39,10 @@ def send(end: socket.socket, operation: dict[str, Any], descriptor: int | None =
 
 def receive(end: socket.socket) -> tuple[dict[str, Any], int | None] | None:
     """The next operation and the descriptor that came with it; None when the other side is gone."""
-    packet, descriptors, _, _ = socket.recv_fds(end, MAX_PACKET, 1)
+    try:
+        packet, descriptors, _, _ = socket.recv_fds(end, MAX_PACKET, 1)
+    except ConnectionResetError:  # the other side died with something unread (unix(7))
+        return None
     if not packet:
         return None
     for descriptor in descriptors:
@@ -47,16 +50,17 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], int | None] | None:
     return json.loads(packet), descriptors[0] if descriptors else None
 
 
-def names_to_file(names: Iterable[str]) -> int:
-    """A descriptor to a file without a name that holds the user names."""
+def users_to_file(users: Mapping[str, float]) -> int:
+    """A descriptor to a file without a name that holds the users: name to Unix time from which on tokens count."""
     descriptor = os.memfd_create("users", os.MFD_CLOEXEC)
     with open(os.dup(descriptor), "wb") as file:
-        file.write(json.dumps(sorted(names)).encode("ascii"))
+        file.write(json.dumps(users).encode("ascii"))
     return descriptor
 
 
-def names_from_file(descriptor: int) -> frozenset[str]:
-    """What `names_to_file` was given; closes the descriptor."""
+def users_from_file(descriptor: int) -> dict[str, float]:
+    """What `users_to_file` was given; closes the descriptor."""
     with open(descriptor, "rb") as file:
         file.seek(0)
-        return frozenset(json.load(file))
+        users: dict[str, float] = json.load(file)
+        return users

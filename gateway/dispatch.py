@@ -25,9 +25,8 @@ from gateway.jsonrpc import (
     result_message,
 )
 from gateway.workers import ToolFault, WorkerLost, Workers
-from tools import Tool
-from tools._tool import encode as encode_result
-from tools._tool import error_result
+from tools import Tool, error_result
+from tools import encode as encode_result
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +35,8 @@ VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 INITIALIZED_LIMIT: Final = 1_000_000
 # `event: message`, `data: `, the envelope and the line ends around a result, without the id.
 EVENT_OVERHEAD: Final = 64
+# Room for an error result that says what was too large.
+LEAST_RESULT: Final = 512
 INSTRUCTIONS: Final = (
     "Read-only sight of one host. files_list shows a directory as `ls -l` does; list_dir gives names, recursively if "
     "asked; read_files_batch reads text files; read_tree lists a directory of the git repository at a revision. "
@@ -116,7 +117,7 @@ class Dispatch:
                 "the gateway's log says more"
             )
         except ToolFault as fault:
-            logger.error("tool %s failed\n%s", work.tool, fault)  # noqa: TRY400 - the traceback that counts is the tool's
+            logger.error("tool %s failed", work.tool, extra={"traceback": str(fault)})  # noqa: TRY400 - the tool's counts
             return error_message(work.id, RpcError(INTERNAL_ERROR, "Internal error"))
         except Exception:  # a bug of ours: its text stays in the log
             logger.exception("call of %s failed", caller.identity.subject)
@@ -138,7 +139,7 @@ class Dispatch:
             # What cannot be trusted to mean one thing does not travel.
             "arguments": {} if arguments is None or call.arguments_fault is not None else arguments,
             "fault": call.arguments_fault,
-            "limit": self._limit(caller) // share - EVENT_OVERHEAD - len(call.id),
+            "limit": max(LEAST_RESULT, self._limit(caller) // share - EVENT_OVERHEAD - len(call.id)),
             "timeout": self._timeout,
             "progress": token != b"",
         }

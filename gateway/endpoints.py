@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -46,7 +46,20 @@ class Edge:
         self._authenticator = authenticator
         self._workers = workers
 
-    async def identity(self, scope: Scope) -> Identity:
+    async def admit(self, scope: Scope, send: Send, method: str) -> Identity | None:
+        """Who asks, by the one method of the path; None when a refusal has been sent."""
+        if scope["method"] != method:
+            await _text(send, 405, "Method Not Allowed", (b"allow", method.encode("ascii")))
+            return None
+        try:
+            return await self._identity(scope)
+        except Refusal as refusal:
+            logger.info("%s %s refused: %s", scope["method"], scope["path"], refusal)
+            challenge = (b"www-authenticate", refusal.challenge.encode("ascii"))
+            await _text(send, 401, "Unauthorized", challenge)
+            return None
+
+    async def _identity(self, scope: Scope) -> Identity:
         """Raises Refusal. A user who was added a moment ago is known without a restart."""
         try:
             return self._authenticator.authenticate(scope["headers"])
@@ -57,7 +70,7 @@ class Edge:
         return self._authenticator.authenticate(scope["headers"])
 
     @property
-    def users(self) -> frozenset[str]:
+    def users(self) -> Mapping[str, float]:
         return self._workers.users
 
 
@@ -69,13 +82,8 @@ class Streaming:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         edge = self._edge
-        if scope["method"] != "GET":
-            await _text(send, 405, "Method Not Allowed", (b"allow", b"GET"))
-            return
-        try:
-            identity = await edge.identity(scope)
-        except Refusal as refusal:
-            await _unauthorized(scope, send, refusal)
+        identity = await edge.admit(scope, send, "GET")
+        if identity is None:
             return
         if edge.draining or edge.streams.full():
             await _text(send, 503, "Busy", _retry_after(RETRY_AFTER))
@@ -112,13 +120,8 @@ class Messages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         edge = self._edge
-        if scope["method"] != "POST":
-            await _text(send, 405, "Method Not Allowed", (b"allow", b"POST"))
-            return
-        try:
-            identity = await edge.identity(scope)
-        except Refusal as refusal:
-            await _unauthorized(scope, send, refusal)
+        identity = await edge.admit(scope, send, "POST")
+        if identity is None:
             return
         session_id = _session_id(scope["query_string"])
         if not session_id:
@@ -150,11 +153,17 @@ class Messages:
             return
         if edge.draining:
             inbox.refuse(message, "Busy")
-        elif inbox.deliver(message, identity) is Delivery.ACCEPTED:
-            await send(_ACCEPTED)
-            await send(_EMPTY)
-            return
-        await _text(send, 503, "Busy", _retry_after(RETRY_AFTER))
+            delivery = Delivery.BUSY
+        else:
+            delivery = inbox.deliver(message, identity)
+        match delivery:
+            case Delivery.ACCEPTED:
+                await send(_ACCEPTED)
+                await send(_EMPTY)
+            case Delivery.BUSY:
+                await _text(send, 503, "Busy", _retry_after(RETRY_AFTER))
+            case Delivery.GONE:
+                await _text(send, 400, "No active SSE session")
 
 
 class State:
@@ -238,8 +247,3 @@ async def _text(send: Send, status: int, text: str, *headers: tuple[bytes, bytes
         }
     )
     await send({"type": "http.response.body", "body": body})
-
-
-async def _unauthorized(scope: Scope, send: Send, refusal: Refusal) -> None:
-    logger.info("%s %s refused: %s", scope["method"], scope["path"], refusal)
-    await _text(send, 401, "Unauthorized", (b"www-authenticate", refusal.challenge.encode("ascii")))

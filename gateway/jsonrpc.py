@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
@@ -23,6 +22,8 @@ REFUSED: Final = -32000
 
 MAX_DEPTH: Final = 64
 MAX_BATCH: Final = 100
+# An id stands in its answer beside the result, whose size is limited.
+MAX_ID: Final = 1024
 NULL_ID: Final = "null"
 
 
@@ -115,6 +116,8 @@ def _message(value: Any, *, suspect: bool) -> Message:
     if "method" not in value and ("result" in value or "error" in value):
         return Reply()
     identifier = id_text(value["id"]) if "id" in value else None
+    if identifier is not None and len(identifier) > MAX_ID:
+        return Fault(NULL_ID, RpcError(INVALID_REQUEST, f"Invalid Request: id is longer than {MAX_ID} characters"))
     if wrong := _wrong(value, identifier):
         return Fault(identifier or NULL_ID, RpcError(INVALID_REQUEST, f"Invalid Request: {wrong}"))
     method, params = value["method"], value.get("params", {})

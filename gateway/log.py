@@ -36,7 +36,16 @@ class _Text(logging.Formatter):
         return one_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        return "\n".join("    " + one_line(line) for line in super().formatException(ei).split("\n"))
+        return _indented(super().formatException(ei))
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        trace = getattr(record, "traceback", None)  # of another process
+        return f"{text}\n{_indented(trace)}" if trace else text
+
+
+def _indented(trace: str) -> str:
+    return "\n".join("    " + one_line(line) for line in trace.rstrip("\n").split("\n"))
 
 
 class _Json(logging.Formatter):
@@ -52,4 +61,6 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
+        elif trace := getattr(record, "traceback", None):
+            entry["traceback"] = trace
         return json.dumps(entry)

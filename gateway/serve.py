@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import resource
 import socket
@@ -13,6 +14,8 @@ import tools
 from gateway import confine
 from gateway.config import Config, ConfigError, verifying_key
 from gateway.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 # The account of a gateway that root started, in the order of preference.
 ACCOUNTS: Final = ("ssegate", "nobody")
@@ -36,6 +39,8 @@ def serve(config: Config) -> int:
         print(  # noqa: T201 - the one line that whoever started it waits for
             f"ready https://{shown}:{port} cert={config.certificate} fingerprint={fingerprint}", flush=True
         )
+        if config.repository is None:
+            logger.warning("read_tree has no git repository: start inside one, or name one with --repository")
 
     return Supervisor(
         config,
@@ -73,7 +78,8 @@ def listen(config: Config) -> list[socket.socket]:
         except _PortTaken as error:
             if port != 0:  # a chosen port that is free on one address only is still taken
                 raise ConfigError(
-                    f"port {port} on {error} is in use - stop what uses it, or choose another with --port"
+                    f"port {port} on {error} is in use - stop what uses it, or choose another with --port or "
+                    "SSEGATE_LISTEN_PORT"
                 ) from None
     raise ConfigError("no port is free on all addresses")
 
@@ -126,10 +132,14 @@ def _prepare(config: Config) -> str:
 
     try:
         os.makedirs(config.directory, mode=0o755, exist_ok=True)
-        ensure_pair(config.certificate, config.certificate_key)
+        ensure_pair(config.certificate, config.certificate_key, [config.listen.host] if config.listen.host else [])
         ensure_keys(config.directory)
-        with open(verifying_key(config.directory), "rb") as file:
-            public_key(file.read())
+        path = verifying_key(config.directory)
+        with open(path, "rb") as file:
+            try:
+                public_key(file.read())
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from None
         return fingerprint(config.certificate)
     except CertificateError as error:
         raise ConfigError(str(error)) from None
@@ -151,6 +161,9 @@ def _in_child(work: Callable[[], str]) -> str:
                 answer, code = work(), 0
             except ConfigError as error:
                 answer, code = str(error), 2
+            except BaseException:
+                logger.exception("the files of the configuration could not be prepared")
+                raise
             os.write(writer, answer.encode("utf-8", "surrogateescape"))
         finally:
             os._exit(code)
@@ -170,7 +183,7 @@ def gateway(
     listeners: list[socket.socket],
     supervisor: int,
     end: socket.socket,
-    users: frozenset[str],
+    users: dict[str, float],
 ) -> int:
     """The gateway process, from its fork on. Everything is imported and the key is read before rights are given up:
     after that, neither the interpreter's files nor the key's may be within reach."""

@@ -47,7 +47,8 @@ class Server(uvicorn.Server):
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=LAST_WORD,
+            # Comes after our own cut: tasks that uvicorn cancels are errors with tracebacks in the log.
+            timeout_graceful_shutdown=LAST_WORD + 1,
             ssl_context_factory=lambda _config, _default: context,
         )
         for name in LATE_IMPORTS:
@@ -82,7 +83,11 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop.call_later(LAST_WORD, self._cut)
         await super().shutdown(sockets)
+        self._cut()
+
+    def _cut(self) -> None:
         for connection in list(self.server_state.connections):
             with contextlib.suppress(AttributeError):  # a connection that never got its transport
                 connection.transport.abort()

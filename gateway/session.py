@@ -6,11 +6,11 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 from typing import Any
 
-from gateway.auth import Identity
+from gateway.auth import Identity, standing
 from gateway.config import Limits
 from gateway.dispatch import Dispatch, Work
 from gateway.jsonrpc import (
@@ -47,6 +47,7 @@ class Delivery(Enum):
 
     ACCEPTED = "accepted"
     BUSY = "busy"
+    GONE = "gone"
 
 
 class Outbox(AsyncIterator[bytes]):
@@ -143,7 +144,7 @@ class Session:
     """State of one open stream. Made by `GET /sse`, which also ends it; POSTs reach it through the bus.
 
     `protocol` is the MCP version that `initialize` agreed on, None for a client that never asked.
-    `expires` is the Unix time at which the stream ends unless its identity comes with a fresher token.
+    `identity` is by the freshest token that came; when that expires, the stream ends.
     """
 
     __slots__ = (
@@ -153,7 +154,6 @@ class Session:
         "_next_ping",
         "_ping",
         "_tasks",
-        "expires",
         "id",
         "identity",
         "outbox",
@@ -163,7 +163,6 @@ class Session:
     def __init__(self, identity: Identity, dispatch: Dispatch, limits: Limits, ping: float, now: float) -> None:
         self.id = secrets.token_urlsafe(32)  # 256 bits
         self.identity = identity
-        self.expires = identity.expires
         self.protocol: str | None = None
         self.outbox = Outbox(limits.outbox)
         self._dispatch = dispatch
@@ -180,7 +179,10 @@ class Session:
 
     def deliver(self, message: Message | Batch, identity: Identity) -> Delivery:
         """Takes in one POSTed body, by `identity` (the session's own, perhaps with a fresher token)."""
-        self.expires = max(self.expires, identity.expires)
+        if self.outbox.closed:  # it ended while the body came in
+            return Delivery.GONE
+        if identity.expires > self.identity.expires:
+            self.identity = identity
         messages = message.messages if isinstance(message, Batch) else (message,)
         calls = [m for m in messages if isinstance(m, Call)]
         if calls and self._busy(calls):
@@ -204,14 +206,14 @@ class Session:
         if not self.outbox.full:
             self._send(notification_message(method, params))
 
-    def tick(self, now: float, clock: float, users: Container[str]) -> None:
+    def tick(self, now: float, clock: float, users: Mapping[str, float]) -> None:
         """Called about once a second. `now` is monotonic, `clock` is Unix time, both in seconds; `users` may use
         tokens."""
         if self.outbox.closed:
             return
-        if clock >= self.expires:
+        if clock >= self.identity.expires:
             self.finish("the token has expired")
-        elif self.identity.subject not in users:
+        elif standing(self.identity, users):
             self.finish("the user was removed")
         elif now >= self._next_ping:
             self._next_ping = now + self._ping

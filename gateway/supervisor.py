@@ -28,12 +28,14 @@ logger = logging.getLogger(__name__)
 
 # How often `users.yaml` is looked at, in seconds.
 WATCH: Final = 1.0
+# A `users.yaml` that was changed in place is read when nobody has written to it for this many seconds.
+SETTLED: Final = 0.5
 # A gateway that dies this often within a minute will not get better by another start.
 DEATHS: Final = 5
 # After SIGTERM the gateway has its drain time and this many seconds before it is killed.
 PATIENCE: Final = 5.0
 
-GatewayMain = Callable[[socket.socket, frozenset[str]], int]
+GatewayMain = Callable[[socket.socket, dict[str, float]], int]
 
 
 class Supervisor:
@@ -64,12 +66,13 @@ class Supervisor:
         self._count = 0
         self._deaths: deque[float] = deque()
         self._stopping: float | None = None
-        self._users: frozenset[str] = frozenset()
+        self._users: dict[str, float] = {}
         self._users_seen: tuple[int, ...] = ()
         self._announced = False
+        self._serving = False
 
     def run(self) -> int:
-        self._users = frozenset(users.read(self._config.users).users)
+        self._users = users.admitted(self._config.users)
         with self._signals() as signals:
             self._selector.register(signals, selectors.EVENT_READ, self._on_signal)
             # What is in memory now is shared with every child until one of them writes to it.
@@ -120,7 +123,8 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stopping is None and self._gateway is not None:
             self._stopping = time.monotonic() + self._config.timeouts.drain + PATIENCE
-            os.kill(self._gateway, signal.SIGTERM)
+            # One that does not serve yet would miss a SIGTERM, and has nothing to end well.
+            os.kill(self._gateway, signal.SIGTERM if self._serving else signal.SIGKILL)
 
     # Children
 
@@ -130,7 +134,7 @@ class Supervisor:
         if pid == 0:
             self._child(lambda: self._gateway_main(theirs, self._users))
         theirs.close()
-        self._gateway, self._end = pid, ours
+        self._gateway, self._end, self._serving = pid, ours, False
         self._selector.register(ours, selectors.EVENT_READ, self._on_operation)
 
     def _start_worker(self, account: str) -> None:
@@ -214,6 +218,8 @@ class Supervisor:
     # The gateway's wishes
 
     def _on_operation(self, end: socket.socket) -> None:
+        if end is not self._end:  # it ended in the same turn of the loop
+            return
         received = control.receive(end)
         if received is None:  # its end is closed: it is dying, SIGCHLD follows
             self._selector.unregister(end)
@@ -223,6 +229,7 @@ class Supervisor:
         operation, descriptor = received
         match operation, descriptor:
             case {"op": "ready"}, None:
+                self._serving = True
                 if not self._announced:
                     self._announced = True
                     self._on_ready()
@@ -235,8 +242,8 @@ class Supervisor:
                 # A number that is gone is a worker that ended by itself: its pid may be another process by now.
                 if number in self._workers:
                     os.kill(self._workers[number], signal.SIGKILL)
-            case {"op": "users"}, None:
-                self._watch_users()
+            case {"op": "users"}, None:  # somebody came with the token of a user who is not known yet
+                self._watch_users(at_once=True)
                 self._tell_users()
             case _:
                 logger.critical("the gateway sent an unknown operation: it is not to be trusted any more")
@@ -249,25 +256,30 @@ class Supervisor:
 
     # Users
 
-    def _watch_users(self) -> None:
+    def _watch_users(self, *, at_once: bool = False) -> None:
         seen: tuple[int, ...] = ()
         with contextlib.suppress(OSError):  # no file: no users; one that cannot be reached is reported by `read`
             status = os.stat(self._config.users)
             seen = (status.st_ino, status.st_size, status.st_mtime_ns)
         if seen == self._users_seen:
             return
+        # An editor that writes in place empties the file first: read just then, it would remove everybody.
+        if seen[:1] == self._users_seen[:1] and not at_once and abs(time.time() - status.st_mtime) < SETTLED:
+            return
         self._users_seen = seen
         try:
-            now = frozenset(users.read(self._config.users).users)
+            now = users.admitted(self._config.users)
         except ConfigError as error:
             logger.error("%s - the users known before stay in force", error)  # noqa: TRY400 - a person's mistake
             return
         if now != self._users:
-            logger.info("users.yaml: %d added, %d removed", len(now - self._users), len(self._users - now))
+            logger.info(
+                "users.yaml: %d added, %d removed", len(now.keys() - self._users), len(self._users.keys() - now)
+            )
             self._users = now
             self._tell_users()
 
     def _tell_users(self) -> None:
-        descriptor = control.names_to_file(self._users)
+        descriptor = control.users_to_file(self._users)
         self._tell({"op": "users"}, descriptor)
         os.close(descriptor)

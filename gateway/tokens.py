@@ -17,6 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from certs.create import create_file
 from gateway.auth import ALGORITHMS, AUDIENCE, ISSUER
 from gateway.config import ConfigError, signing_key, verifying_key
 from gateway.users import IssuedToken, User, changing, check_name
@@ -48,12 +49,12 @@ def ensure_keys(directory: str) -> None:
         return
     os.makedirs(os.path.dirname(private), mode=0o700, exist_ok=True)
     key = Ed25519PrivateKey.generate()
-    _create(
+    create_file(
         private,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
         0o600,
     )
-    _create(
+    create_file(
         public,
         key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
         0o644,
@@ -89,7 +90,8 @@ def create(directory: str, name: str, lifetime: int) -> str:
     now = int(time.time())
     entry = IssuedToken(secrets.token_hex(8), _utc(now), _utc(now + lifetime))
     with changing(directory) as users:
-        users[name] = User((*unexpired(users.get(name, User()), now), entry))
+        user = users.get(name, User(since=_utc(now)))
+        users[name] = User((*unexpired(user, now), entry), user.since)
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": name, "iat": now, "exp": now + lifetime, "jti": entry.id}
     return jwt.encode(claims, key, algorithm=ALGORITHMS[0])
 
@@ -101,12 +103,3 @@ def unexpired(user: User, now: float) -> tuple[IssuedToken, ...]:
 
 def _utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _create(path: str, content: bytes, mode: int) -> None:
-    # O_EXCL: two first starts at once do not overwrite each other's half.
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)  # whatever the caller's umask is
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
     users:
       alice:
+        since: 2026-01-31T12:00:00Z
         tokens:
           - {id: 6f1c0a…, issued: 2026-01-31T12:00:00Z, expires: 2026-03-02T12:00:00Z}
 
@@ -16,6 +17,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -35,8 +37,11 @@ class IssuedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires: str
 
 
-class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`since`: when the user was added (RFC 3339); tokens from before do not count. None: all do."""
+
     tokens: tuple[IssuedToken, ...] = ()
+    since: str | None = None
 
 
 class Users(msgspec.Struct, frozen=True):
@@ -66,11 +71,28 @@ def read(path: str) -> Users:
     return Users(users)
 
 
+def admitted(path: str) -> dict[str, float]:
+    """{name: Unix time from which on the user's tokens count}. Raises ConfigError with file and key."""
+    return {name: _unix_time(path, name, user.since) for name, user in read(path).users.items()}
+
+
+def _unix_time(path: str, name: str, since: str | None) -> float:
+    if since is None:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise ConfigError(f"{path}: users.{name}.since: {since!r} is no time such as 2026-01-31T12:00:00Z") from None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
 @contextlib.contextmanager
 def changing(directory: str) -> Iterator[dict[str, User]]:
     """The users, for the body to change in place; written back whole (rename(2)) when it ends well. Two command
     lines at once take turns."""
     path = users_file(directory)
+    if not os.path.isdir(directory):
+        raise ConfigError(f"there is no configuration in {directory} - name its directory with --config-dir")
     lock = os.open(f"{directory}/.users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from gateway import control
@@ -263,11 +263,11 @@ class Pool:
 class Workers:
     """The pools of all accounts, over the control socket to the supervisor that starts and kills.
 
-    `users` may use tokens; the supervisor tells when they change. `account_of` says as which OS account an identity's
-    calls run.
+    `users` may use tokens (as `auth.standing` takes them); the supervisor tells when they change. `account_of` says as
+    which OS account an identity's calls run.
     """
 
-    def __init__(self, end: socket.socket, users: frozenset[str], account_of: Callable[[Identity], str]) -> None:
+    def __init__(self, end: socket.socket, users: Mapping[str, float], account_of: Callable[[Identity], str]) -> None:
         self.users = users
         self._end = end
         self._account_of = account_of
@@ -349,7 +349,7 @@ class Workers:
                 logger.error("no worker could be started for %s: %s", operation["account"], operation["why"])
                 self._pool(operation["account"]).refused()
             case "users", int():
-                self.users = control.names_from_file(descriptor)
+                self.users = control.users_from_file(descriptor)
                 for news in self._news:
                     if not news.done():
                         news.set_result(None)

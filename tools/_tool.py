@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
-from tools._text import ascii_json, readable_json
+from tools._text import ascii_json, readable_json, shown
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -178,6 +179,9 @@ def call(tool: Tool, arguments: Any, fault: str | None, context: Context) -> Res
         return tool.run(typed, context)
     except ToolError as error:
         return Result(str(error), error.structured, is_error=True)
+    except OSError as error:
+        where = f": {shown(os.fsdecode(error.filename))}" if isinstance(error.filename, str | bytes) else ""
+        return error_result(f"{error.strerror or error}{where}")
 
 
 _AT: Final = re.compile(r" - at `\$\.?(.*)`$")

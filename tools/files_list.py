@@ -60,8 +60,8 @@ class FilesList(msgspec.Struct, frozen=True):
     privileged: Annotated[
         bool,
         msgspec.Meta(
-            description="true: run as root, where mcp-sudo.yaml allows this user that path. false (default): as your "
-            "own account."
+            description="true: run as root, where an administrator has allowed it; refused on this gateway. "
+            "false (default): as your own account."
         ),
     ] = False
 

@@ -11,6 +11,7 @@ Frames, worker to gateway: 1 byte kind, 4 bytes length, then that many bytes
 from __future__ import annotations
 
 import _thread
+import contextlib
 import json
 import socket
 import struct
@@ -38,6 +39,11 @@ LAST_THREADS: Final = 20
 
 def serve(connection: socket.socket, tools: Mapping[str, Tool], base: Context) -> None:
     """Answers requests until the gateway closes its end. `base` is what every call of this worker may know."""
+    with contextlib.suppress(ConnectionError):  # it died in the middle of an answer
+        _serve(connection, tools, base)
+
+
+def _serve(connection: socket.socket, tools: Mapping[str, Tool], base: Context) -> None:
     while True:
         head = _receive(connection, REQUEST.size)
         if head is None:

@@ -82,7 +82,7 @@ def test_token_create_prints_the_token_alone_and_it_is_let_in(home: Path) -> Non
     assert re.fullmatch(r"[\w-]+\.[\w-]+\.[\w-]+\n", made.stdout, re.ASCII)
     key = tokens.public_key((home / "conf/tokens/signing.pub").read_bytes())
     header = [(b"authorization", f"Bearer {made.stdout.strip()}".encode())]
-    assert Authenticator(key, lambda: {"alice"}).authenticate(header).subject == "alice"
+    assert Authenticator(key, lambda: {"alice": 0.0}).authenticate(header).subject == "alice"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
@@ -179,7 +179,9 @@ def test_a_directory_that_is_a_file_is_one_sentence(home: Path) -> None:
     (home / "conf").write_text("")
     place = f"{home}/conf"
     assert refusal_here(home, "token", "create", "alice", "--config-dir", f"{place}/x") == "conf/x: Not a directory"
-    assert refusal_here(home, "user", "remove", "al", "--config-dir", place) == "conf/.users.lock: Not a directory"
+    assert refusal_here(home, "user", "remove", "al", "--config-dir", place) == (
+        "there is no configuration in conf - name its directory with --config-dir"
+    )
     assert refusal_here(home, "serve", "--config-dir", place) == "conf/gateway.yaml: Not a directory"
 
 
@@ -221,7 +223,8 @@ def test_serve_on_a_port_in_use_says_so(home: Path, host: str | None) -> None:
         port = taken.getsockname()[1]
         arguments = [] if host is None else ["--host", host]
         assert refusal(home, "serve", "--port", str(port), "--config-dir", "conf", *arguments) == (
-            f"port {port} on 127.0.0.1 is in use - stop what uses it, or choose another with --port"
+            f"port {port} on 127.0.0.1 is in use - stop what uses it, or choose another with --port or "
+            "SSEGATE_LISTEN_PORT"
         )
 
 
@@ -279,7 +282,11 @@ def _file(name: str, text: str) -> Callable[[Path], None]:
             "a new pair made",
             id="half a token key",
         ),
-        pytest.param(_broken_token_key, "the token key is not an Ed25519 public key in PEM", id="broken token key"),
+        pytest.param(
+            _broken_token_key,
+            "conf/tokens/signing.pub: the token key is not an Ed25519 public key in PEM",
+            id="broken token key",
+        ),
         pytest.param(
             _file("users.yaml", "users: {alice: {}, alice: {}}"),
             'conf/users.yaml: line 1: found duplicate key "alice" with value "{}" (original value: "{}")',

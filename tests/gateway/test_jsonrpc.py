@@ -260,7 +260,7 @@ def test_pairs_escaped_backslashes_and_equal_names_in_different_objects_are_no_f
         ('""', '""'),
         ("-7", "-7"),
         ("9007199254740993", "9007199254740993"),
-        ("9" * 4300, "9" * 4300),
+        ("9" * 1024, "9" * 1024),  # the longest
         ("1.50", "1.50"),
         ("1.0", "1.0"),
         ("-0.0", "-0.0"),
@@ -469,3 +469,11 @@ def test_any_json_value_arrives_as_arguments_and_can_be_encoded_again(value: Any
     assert isinstance(message.params, dict)
     assert message.arguments_fault is None
     assert json.loads(jsonrpc.encode(message.params["arguments"])) == value
+
+
+def test_an_id_longer_than_an_answer_should_carry_is_refused_under_null() -> None:
+    for identifier in ("9" * 1025, '"' + "a" * 1023 + '"'):
+        refused = decode(call(identifier))
+        assert isinstance(refused, Fault)
+        assert (refused.id, refused.error.code) == ("null", -32600)
+    assert isinstance(decode(call('"' + "a" * 1022 + '"')), Call)

@@ -15,7 +15,6 @@ import certs
 import gateway
 import tools
 from gateway.cli import main
-from gateway.server import LATE_IMPORTS
 
 if __name__ == "__main__":
     tools.__path__.append(str(Path(__file__).parent / "extra_tools"))
@@ -23,6 +22,8 @@ if __name__ == "__main__":
         for package in (certs, gateway):
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{package.__name__}.{module.name}")
+        from gateway.server import LATE_IMPORTS
+
         for name in LATE_IMPORTS:
             importlib.import_module(name)
         tools.load()

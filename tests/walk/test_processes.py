@@ -1,7 +1,8 @@
-"""The process tree: whoever is killed, leaves or is removed, the rest goes on or is gone (architecture, "Processes")."""
+"""The process tree: whoever is killed, leaves or is removed, the rest goes on, or goes too (architecture.md)."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -13,8 +14,6 @@ import pytest
 from tests.walk.client import Stream, text_of, trial
 from tests.walk.conftest import Start
 from tests.walk.running import Running, alive, as_root, descriptors, eventually
-
-SHUTTING_DOWN = b": the gateway is shutting down\n\n"
 
 
 def call(stream: Stream) -> str:
@@ -32,6 +31,10 @@ def another(gateway: Running, old: int) -> int:
 
     assert eventually(serves), gateway.log
     return gateway.gateway
+
+
+def replaced(gateway: Running, before: set[int]) -> bool:
+    return not before <= set(gateway.workers)
 
 
 # Who does what
@@ -239,6 +242,24 @@ def test_a_broken_users_file_leaves_the_users_known_before_in_force(start: Start
     assert call(stream) == "done"
     assert gateway.log.count("the users known before stay in force") == 1
     assert "Traceback" not in gateway.log
+
+
+def test_a_users_file_that_is_being_written_in_place_removes_nobody(start: Start) -> None:
+    gateway = start()
+    stream = gateway.stream(gateway.token())
+    users = gateway.directory / "users.yaml"
+    good = users.read_text()
+    users.write_text("")  # as far as an editor comes at first
+    for _ in range(5):
+        # Each time a child dies the supervisor wakes, and looks at the file.
+        before = set(gateway.at_rest())
+        os.kill(min(before), signal.SIGKILL)
+        assert eventually(functools.partial(replaced, gateway, before))
+    users.write_text(good)
+    gateway.token("bob")
+    assert eventually(lambda: "1 added, 0 removed" in gateway.log)
+    assert call(stream) == "done"
+    assert "1 removed" not in gateway.log
 
 
 def test_a_users_file_out_of_reach_leaves_the_users_known_before_in_force(start: Start, unprivileged: int) -> None:

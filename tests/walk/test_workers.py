@@ -62,7 +62,8 @@ def reached(fifo: Path) -> int:
         try:
             opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
         except OSError as error:
-            assert error.errno == errno.ENXIO
+            if error.errno != errno.ENXIO:  # nobody reads
+                raise
             return False
         return True
 
@@ -320,7 +321,9 @@ def test_hundreds_of_calls_of_one_identity_do_not_hold_up_another_s(gateway: Run
     batches_before = 0
     while isinstance(many.message(), list):
         batches_before += 1
-    print(f"one call beside 500 queued ones of another identity: {took:.1f} ms, {batches_before} of 5 batches before it")
+    print(
+        f"one call beside 500 queued ones of another identity: {took:.1f} ms, {batches_before} of 5 batches before it"
+    )
     assert batches_before <= 2
     for _ in range(5 - batches_before):
         assert len(many.message()) == 100

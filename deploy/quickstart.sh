@@ -9,9 +9,9 @@ command -v curl >/dev/null || { say "curl is needed - install it: apt-get instal
 install ''
 
 config=$PWD/.ssegate
-.venv/bin/ssegate token create "$(id -un)" --config-dir "$config" >"$config.token"
-mv "$config.token" "$config/token"
-chmod 600 "$config/token"
+user=$(id -un 2>/dev/null || echo me)
+mkdir -p "$config"
+(umask 077; .venv/bin/ssegate token create "$user" --config-dir "$config" >"$config/token")
 
 .venv/bin/ssegate serve --config-dir "$config" >"$config/ready" &
 gateway=$!

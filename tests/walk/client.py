@@ -28,9 +28,15 @@ class Response:
 class Connection:
     """One TLS connection; requests go one after the other (keep-alive)."""
 
-    def __init__(self, port: int, certificate: str, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, port: int, certificate: str, address: str = "127.0.0.1", receive_buffer: int | None = None
+    ) -> None:
         context = ssl.create_default_context(cafile=certificate)
-        raw = socket.create_connection((address, port), timeout=TIMEOUT)
+        raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        if receive_buffer is not None:  # before the connection, for the window is told with it (tcp(7))
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        raw.settimeout(TIMEOUT)
+        raw.connect((address, port))
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(raw, server_hostname="localhost")
         self.buffer = b""
@@ -87,10 +93,10 @@ class Connection:
 class Stream:
     """`GET /sse` held open. `frames` are read as the bytes between empty lines."""
 
-    def __init__(self, port: int, certificate: str, token: str) -> None:
+    def __init__(self, port: int, certificate: str, token: str, receive_buffer: int | None = None) -> None:
         self.port, self.certificate = port, certificate
         self.authorization = [("Authorization", f"Bearer {token}")]
-        self.connection = Connection(port, certificate)
+        self.connection = Connection(port, certificate, receive_buffer=receive_buffer)
         self.connection.send("GET", "/sse", self.authorization)
         self.status, self.headers = self.connection.read_head()
         assert self.status == 200, (self.status, self.headers)

@@ -106,8 +106,8 @@ class Running:
         self._open.append(connection)
         return connection
 
-    def stream(self, token: str) -> Stream:
-        stream = Stream(self.port, self.certificate, token)
+    def stream(self, token: str, receive_buffer: int | None = None) -> Stream:
+        stream = Stream(self.port, self.certificate, token, receive_buffer)
         self._open.append(stream)
         return stream
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -217,8 +218,12 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _session_id(query: bytes) -> str:
+    if plain := _PLAIN.fullmatch(query):  # as the endpoint event has it; the general way costs 20 us more
+        return plain[1].decode("ascii")
     return next((value for name, value in parse_qsl(query.decode("latin-1")) if name == "session_id"), "")
 
+
+_PLAIN: Final = re.compile(rb"session_id=([A-Za-z0-9_-]+)")
 
 _ACCEPTED: Final[Message] = {
     "type": "http.response.start",

@@ -91,13 +91,16 @@ def decode(body: bytes) -> Message | Batch:
     except UnicodeDecodeError as error:
         raise Malformed(f"not UTF-8 at byte {error.start}") from None
     _check_depth(body)
-    reader = _Reader()
+    # Only a text with such an escape can hold a lone surrogate: UTF-8 itself has none.
+    suspect = "\\ud" in text or "\\uD" in text
     try:
-        value = reader.decode(text)
+        try:
+            value = _UNIQUE.decode(text)
+        except _Doubled:
+            suspect = True
+            value = _MARKED.decode(text)
     except (ValueError, RecursionError) as error:
         raise Malformed(str(error)) from None
-    # Only a text with such an escape can hold a lone surrogate: UTF-8 itself has none.
-    suspect = reader.duplicates or "\\ud" in text or "\\uD" in text
     if isinstance(value, dict):
         return _message(value, suspect=suspect)
     if isinstance(value, list):
@@ -177,28 +180,34 @@ class _Duplicated(dict[str, Any]):
     name: str
 
 
-class _Reader:
-    """One body's decoder: strict where `json` is lenient, and it notes whether any member stands twice."""
+class _Doubled(Exception):
+    """Some member stands twice."""
 
-    def __init__(self) -> None:
-        self.duplicates = False
 
-    def decode(self, text: str) -> Any:
-        return json.loads(text, object_pairs_hook=self._object, parse_float=_Float, parse_constant=_no_constant)
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Doubled
+    return members
 
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members = dict(pairs)
-        if len(members) == len(pairs):
-            return members
-        self.duplicates = True
-        doubled = _Duplicated(members)
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                doubled.name = name
-                break
-            seen.add(name)
-        return doubled
+
+def _marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    doubled = _Duplicated(members)
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            doubled.name = name
+            break
+        seen.add(name)
+    return doubled
+
+
+# Both are strict where `json` is lenient. The second one reads what the first gave up on, to tell where it is.
+_UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_Float, parse_constant=_no_constant)
+_MARKED: Final = json.JSONDecoder(object_pairs_hook=_marked, parse_float=_Float, parse_constant=_no_constant)
 
 
 def _strictly(message: dict[str, Any]) -> str | None:

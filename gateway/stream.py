@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.session import Outbox
 
@@ -28,6 +30,15 @@ class Stream(EventSourceResponse):
             ping=0,
             send_timeout=send_timeout,
         )
+
+    async def _send_with_timeout(self, send: Send, message: Message) -> None:
+        # As the base class does it, but asyncio's timer costs a quarter of anyio's cancel scope, and this runs for
+        # each event: 7 % of a ping's CPU.
+        try:
+            async with asyncio.timeout(self.send_timeout):
+                await send(message)
+        except TimeoutError:
+            raise SendTimeoutError from None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         stalled: SendTimeoutError | None = None

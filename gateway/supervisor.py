@@ -13,7 +13,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -163,7 +162,6 @@ class Supervisor:
             logger.exception("a child process failed")
         finally:
             logging.shutdown()
-            sys.stdout.flush()
             os._exit(code)
 
     def _worker_main(self, connection: socket.socket) -> int:

@@ -138,9 +138,13 @@ class Pool:
         while not self._closed and self.size < SIZE:
             self._more()
 
-    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
-        """The answer's bytes. Raises _Died and ToolFault."""
-        worker = self._idle.pop() if self._idle else await self._turn(identity.subject, len(request))
+    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None], again: bool) -> bytes:
+        """The answer's bytes. `again` takes no idle worker: what ended the first may have ended all of them, and it
+        shows only when their sockets close. Raises _Died and ToolFault."""
+        if again:
+            self._more()
+        idle = self._idle and not again
+        worker = self._idle.pop() if idle else await self._turn(identity.subject, len(request))
         self._busy.add(worker)
         worker.busy_since = time.monotonic()
         try:
@@ -306,9 +310,9 @@ class Workers:
         """The finished bytes of one call's result. All tools only read, so one whose worker died is repeated once.
         Cancelled: the work stops. Raises WorkerLost and ToolFault."""
         pool = self._pool(self._account_of(identity))
-        for _ in range(2):
+        for again in (False, True):
             try:
-                return await pool.run(request, identity, progress)
+                return await pool.run(request, identity, progress, again)
             except _Died:
                 logger.warning("a worker ended in the middle of a call of %s", identity.subject)
         raise WorkerLost

@@ -35,10 +35,14 @@ class Connection:
         raw = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
         if receive_buffer is not None:  # before the connection, for the window is told with it (tcp(7))
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        raw.settimeout(TIMEOUT)
-        raw.connect((address, port))
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket = context.wrap_socket(raw, server_hostname="localhost")
+        try:
+            raw.settimeout(TIMEOUT)
+            raw.connect((address, port))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket = context.wrap_socket(raw, server_hostname="localhost")
+        except OSError:
+            raw.close()
+            raise
         self.buffer = b""
 
     def send(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -137,7 +138,12 @@ class Running:
     def wait(self) -> int:
         """The exit code of one that ends by itself, or was told to. Afterwards no child of it may be left."""
         family = [self.process.pid, *self.children()]
-        code = self.process.wait(PATIENCE)
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
         assert eventually(lambda: not any(alive(pid) for pid in family), 5), "a process is left"
         return code
 
@@ -215,13 +221,12 @@ def status(pid: int) -> dict[str, str]:
 
 
 def descriptors(pid: int) -> dict[int, str]:
-    """What a process has open (as root; others see only their own)."""
+    """What a process has open (as root; others see only their own); nothing when it is gone."""
     found = {}
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found[int(entry.name)] = str(entry.readlink())
-        except FileNotFoundError:
-            continue
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found[int(number)] = os.readlink(f"/proc/{pid}/fd/{number}")
     return found
 
 

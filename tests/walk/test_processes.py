@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import re
 import signal
@@ -169,6 +171,19 @@ def test_a_gateway_that_dies_five_times_within_a_minute_is_given_up(start: Start
     assert gateway.log.count("is started again") == 4
 
 
+def can_listen(family: socket.AddressFamily, address: str, port: int) -> bool:
+    with socket.socket(family) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((address, port))
+            taken.listen()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
 def test_a_supervisor_that_is_killed_takes_every_child_along_and_frees_the_port(start: Start) -> None:
     gateway = start()
     stream = gateway.stream(gateway.token())
@@ -178,10 +193,8 @@ def test_a_supervisor_that_is_killed_takes_every_child_along_and_frees_the_port(
     assert stream.rest() == []
     assert gateway.wait() == -signal.SIGKILL
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        with socket.socket(family) as taken:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind((address, gateway.port))
-            taken.listen()
+        # The kernel closes the listeners of a killed process a moment after its connections.
+        assert eventually(functools.partial(can_listen, family, address, gateway.port))
 
 
 # Signals that do not end it

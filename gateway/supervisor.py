@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 WATCH: Final = 1.0
 # A `users.yaml` that was changed in place is read when nobody has written to it for this many seconds.
 SETTLED: Final = 0.5
+# Workers compute with what the gateway leaves them: a large listing must not delay the streams of others.
+NICENESS: Final = 5
 # A gateway that dies this often within a minute will not get better by another start.
 DEATHS: Final = 5
 # After SIGTERM the gateway has its drain time and this many seconds before it is killed.
@@ -168,6 +170,7 @@ class Supervisor:
         confine.close_all_but([connection.fileno()])
         confine.become(self._account, with_groups=True)
         confine.settle(self._pid)
+        os.nice(NICENESS)
         context = Context(
             roots=self._config.roots, hidden=(self._config.directory,), repository=self._config.repository
         )

@@ -23,9 +23,12 @@ logger = logging.getLogger(__name__)
 
 # As many as can compute at once, and two more so that those that wait for a disk leave no core idle.
 SIZE: Final = (os.cpu_count() or 1) + 2
-# Beyond SIZE, only in the place of calls that take longer than LONG seconds: so many hung files can be borne at once.
+# Beyond SIZE only where calls wait and hung files are in the way: so many can be borne at once.
 MOST: Final = 32
-LONG: Final = 0.1
+# They are when no call ends for STALLED seconds, or for each one that has run for HELD seconds. Calls that merely
+# compute take turns at ending sooner: more workers would not make them faster.
+STALLED: Final = 0.1
+HELD: Final = 2.0
 # Calls, and bytes of their arguments, that wait for a worker; past either a POST is answered `503 Busy`.
 QUEUE: Final = 10_000
 QUEUE_BYTES: Final = 256 * 1024 * 1024
@@ -122,6 +125,7 @@ class Pool:
         self._queued = 0
         self._queued_bytes = 0
         self._relief: asyncio.TimerHandle | None = None
+        self._last_end = 0.0
         self._closed = False
         self.first = asyncio.Event()
 
@@ -212,24 +216,25 @@ class Pool:
                 del self._waiting[subject]
 
     def _release(self, worker: Worker) -> None:
+        self._last_end = time.monotonic()
         self._busy.discard(worker)
         self._offer(worker)
 
     def _offer(self, worker: Worker) -> None:
-        """Gives a free worker to whoever is next, or keeps it: SIZE beside those that a long call holds up."""
+        """Gives a free worker to whoever is next, or keeps it: SIZE beside those that are held up, and always one."""
         for turn in self._turns():
             if not turn.done():
                 turn.set_result(worker)
                 return
-        if self._quick() >= SIZE:
+        if self._idle and self._quick() >= SIZE:
             worker.close()
         else:
             self._idle.append(worker)
 
     def _quick(self) -> int:
-        """How many workers no long call holds up."""
-        long_since = time.monotonic() - LONG
-        return self.size - sum(worker.busy_since < long_since for worker in self._busy)
+        """How many workers no call holds up."""
+        held_since = time.monotonic() - HELD
+        return self.size - sum(worker.busy_since < held_since for worker in self._busy)
 
     def _turns(self) -> Iterator[asyncio.Future[Worker]]:
         while self._waiting:
@@ -247,15 +252,16 @@ class Pool:
         self.fill()
 
     def _watch(self) -> None:
-        """While calls wait, adds one every LONG seconds for workers held up by a long call."""
+        """While calls wait, looks every STALLED seconds whether one more worker is needed."""
         if self._relief is None and not self._closed:
-            self._relief = asyncio.get_running_loop().call_later(LONG, self._relieve)
+            self._relief = asyncio.get_running_loop().call_later(STALLED, self._relieve)
 
     def _relieve(self) -> None:
         self._relief = None
         if not self._queued:
             return
-        if self._quick() < SIZE and self.size < MOST:
+        stalled = time.monotonic() - self._last_end > STALLED
+        if (stalled or self._quick() < SIZE) and not self._asked and self.size < MOST:
             self._more()
         self._watch()
 

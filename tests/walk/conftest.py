@@ -44,6 +44,7 @@ def start(tmp_path: Path, open_directory: Path) -> Iterator[Start]:
 
     yield begin
     for running in started:
+        running.disconnect()
         running.stop()
 
 
@@ -52,6 +53,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One gateway for all tests of a module that do not disturb it; no rate limit."""
     running = Running(tmp_path_factory.mktemp("walk") / "gateway", {"limits": {"rate": 0}})
     yield running
+    running.disconnect()
     assert running.stop() == 0
 
 

@@ -101,7 +101,8 @@ def test_a_client_killed_in_the_middle_of_its_calls_leaves_nothing_behind(
         stream.reset()
     assert eventually(lambda: gateway.log.count("ended, 0 open") == 2), gateway.log
     # The three that were stuck are gone, as is the one that slept, if it was among those of before.
-    assert len(workers - set(gateway.at_rest())) >= 3
+    assert eventually(lambda: len(workers - set(gateway.workers)) >= 3)
+    gateway.at_rest()
     if os.getuid() == 0:
         assert eventually(lambda: len(descriptors(gateway.gateway)) == opened), descriptors(gateway.gateway)
     assert call(gateway.stream(token)) == "done"
@@ -187,11 +188,12 @@ def can_listen(family: socket.AddressFamily, address: str, port: int) -> bool:
 def test_a_supervisor_that_is_killed_takes_every_child_along_and_frees_the_port(start: Start) -> None:
     gateway = start()
     stream = gateway.stream(gateway.token())
-    gateway.at_rest()
+    children = [gateway.gateway, *gateway.at_rest()]
     stream.post(trial(1, "sleep", seconds=60))
     gateway.process.kill()
     assert stream.rest() == []
     assert gateway.wait() == -signal.SIGKILL
+    assert eventually(lambda: not any(alive(pid) for pid in children))
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         # The kernel closes the listeners of a killed process a moment after its connections.
         assert eventually(functools.partial(can_listen, family, address, gateway.port))

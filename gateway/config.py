@@ -5,7 +5,9 @@ Flags win over `SSEGATE_*` variables, which win over the file (wire contract; RE
 
 from __future__ import annotations
 
+import encodings.unicode_escape  # noqa: F401 - else imported at first use, when it may be out of reach
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal
@@ -195,7 +197,10 @@ def read_yaml(path: str) -> dict[str, Any]:
     """A YAML mapping as plain values; {} when the file is missing or empty. Raises ConfigError with file and line for
     what is no YAML 1.2, has a key twice, an anchor, a tag or a directive, or is larger than MAX_FILE."""
     try:
-        with open(path, "rb") as file:
+        # Neither waits for the other end of a FIFO nor reads a device.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: not a regular file")
             content = file.read(MAX_FILE + 1)
     except FileNotFoundError:
         return {}

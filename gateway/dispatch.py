@@ -17,6 +17,7 @@ from gateway.config import Config
 from gateway.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    MAX_ID,
     METHOD_NOT_FOUND,
     Call,
     RpcError,
@@ -24,6 +25,7 @@ from gateway.jsonrpc import (
     error_message,
     result_message,
 )
+from gateway.workers import Caller as WorkersCaller
 from gateway.workers import ToolFault, WorkerLost, Workers
 from tools import Tool, error_result
 from tools import encode as encode_result
@@ -35,6 +37,8 @@ VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 INITIALIZED_LIMIT: Final = 1_000_000
 # `event: message`, `data: `, the envelope and the line ends around a result, without the id.
 EVENT_OVERHEAD: Final = 64
+# Characters of a caller's words that an error repeats.
+MAX_ECHO: Final = 200
 # Room for an error result that says what was too large.
 LEAST_RESULT: Final = 512
 INSTRUCTIONS: Final = (
@@ -44,11 +48,10 @@ INSTRUCTIONS: Final = (
 )
 
 
-class Caller(Protocol):
+class Caller(WorkersCaller, Protocol):
     """What dispatch knows of the session that a call belongs to. `protocol` is the MCP version that `initialize`
     agreed on, None for a client that never asked."""
 
-    identity: Identity
     protocol: str | None
 
     def notify(self, method: str, params: bytes) -> None:
@@ -95,7 +98,7 @@ class Dispatch:
                 return self._work(call, params, caller, share)
             method = self._methods.get(call.method)
             if method is None:
-                return error_message(call.id, RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}"))
+                return error_message(call.id, RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method[:MAX_ECHO]}"))
             return result_message(call.id, method(params, caller))
         except RpcError as error:
             return error_message(call.id, error)
@@ -108,7 +111,7 @@ class Dispatch:
 
         try:
             async with asyncio.timeout(self._timeout):
-                result = await self._workers.run(work.request, caller.identity, progress)
+                result = await self._workers.run(work.request, caller, progress)
         except TimeoutError:
             result = _failure(f"timed out after {self._timeout:g} seconds - the call was stopped")
         except WorkerLost:
@@ -131,7 +134,7 @@ class Dispatch:
         tool = self._tools.get(name)
         if tool is None:
             there_are = sorted({tool.name for tool in self._tools.values()})
-            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}", {"tools": there_are})
+            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:MAX_ECHO]}", {"tools": there_are})
         arguments = params.get("arguments")
         token = _progress_token(params)
         request = {
@@ -178,7 +181,8 @@ def _progress_token(params: dict[str, Any]) -> bytes:
     meta = params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     if isinstance(token, str) or (isinstance(token, int) and not isinstance(token, bool)):
-        return encode(token)
+        shown = encode(token)
+        return shown if len(shown) <= MAX_ID else b""  # it would be sent with every notification
     return b""
 
 

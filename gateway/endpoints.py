@@ -98,6 +98,7 @@ class Streaming:
         session.outbox.put(
             f"event: endpoint\ndata: {scope.get('root_path', '')}/message?session_id={session.id}\n\n".encode("ascii")
         )
+        scope["extensions"]["ssegate.streaming"] = True
         edge.streams.add(identity)
         logger.info("stream of %s opened, %d open", identity.subject, edge.streams.total)
         try:

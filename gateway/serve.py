@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 # The account of a gateway that root started, in the order of preference.
 ACCOUNTS: Final = ("ssegate", "nobody")
 BACKLOG: Final = 2048
+SEND_BUFFER: Final = 128 * 1024
 # Tries to find one free port on both loopback addresses.
 PORT_TRIES: Final = 20
 
@@ -105,7 +106,10 @@ def _bind(host: str | None, port: int, send_timeout: float) -> list[socket.socke
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # Inherited by each connection: a peer that vanished without a word is noticed by the pings (RFC 5482).
+            # Inherited by each connection, as the next: what a slow reader has taken shows each time a third of this is
+            # free again, and with the kernel's own megabytes one that reads steadily would look stalled.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            # A peer that vanished without a word is noticed by the pings (RFC 5482).
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(send_timeout * 1000))
             try:
                 listener.bind((address, wanted or (listeners[0].getsockname()[1] if listeners else 0)))

@@ -15,7 +15,7 @@ from typing import Final
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.app import Gateway
 
@@ -27,6 +27,15 @@ LATE_IMPORTS: Final = ("anyio._backends._asyncio", "encodings.idna", "uvicorn.li
 
 
 class Protocol(HttpToolsProtocol):
+    def data_received(self, data: bytes) -> None:
+        # A request behind a stream would have its turn when the stream ends, and uvicorn stops reading until then: it
+        # would not see the client leave.
+        cycle: RequestResponseCycle | None = self.cycle  # None until the first request, whatever its annotation says
+        if cycle is not None and not cycle.response_complete and "ssegate.streaming" in cycle.scope["extensions"]:
+            self.transport.abort()
+            return
+        super().data_received(data)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         # close() would wait for a peer that does not read; an ASGI application has no other way to the transport.

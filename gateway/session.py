@@ -33,7 +33,7 @@ END = b"\n\n"
 PING = b": ping\n\n"
 
 # A write of this size at most stands in the connection's buffer beside the outbox; larger frames go out in parts.
-SLICE = 128 * 1024
+SLICE = 64 * 1024
 
 # Refusals may still be told on a stream whose outbox is full, up to this many bytes more.
 REFUSALS = 64 * 1024
@@ -174,8 +174,8 @@ class Session:
 
     @property
     def running(self) -> int:
-        """Calls that are accepted and not yet answered."""
-        return len(self._calls)
+        """Calls and batches that are accepted and not yet answered."""
+        return len(self._calls) + len(self._tasks)
 
     def deliver(self, message: Message | Batch, identity: Identity) -> Delivery:
         """Takes in one POSTed body, by `identity` (the session's own, perhaps with a fresher token)."""
@@ -200,6 +200,14 @@ class Session:
         refusals = [error_message(m.id, RpcError(REFUSED, why)) for m in messages if isinstance(m, Call)]
         if refusals and self.outbox.size < self._limits.outbox + REFUSALS:
             self._send(_array(refusals) if isinstance(message, Batch) else refusals[0])
+
+    def has_room(self) -> bool:
+        """Whether the client takes what it is sent: while it does not, no work is begun for it."""
+        return not self.outbox.full
+
+    async def room(self) -> None:
+        """Waits until it has."""
+        await self.outbox.room()
 
     def notify(self, method: str, params: bytes) -> None:
         """Sends a notification; it is only advice, so a stream that lags behind goes without."""
@@ -241,7 +249,8 @@ class Session:
         if not working:
             return False
         return (
-            len(self._calls) + working > self._limits.in_flight
+            # A batch larger than the limit is taken when nothing else runs: it could never come in otherwise.
+            (len(self._calls) > 0 and len(self._calls) + working > self._limits.in_flight)
             or sum(len(work.request) for work in self._calls.values()) >= ARGUMENTS
             or self._dispatch.full(self.identity)
         )
@@ -283,14 +292,10 @@ class Session:
             self._send(_array(sent))
 
     def _run(self, work: Work) -> asyncio.Task[bytes]:
-        task = asyncio.get_running_loop().create_task(self._carry_out(work))
+        task = asyncio.get_running_loop().create_task(self._dispatch.carry_out(work, self))
         self._calls[task] = work
         task.add_done_callback(self._calls.pop)
         return task
-
-    async def _carry_out(self, work: Work) -> bytes:
-        await self.outbox.room()
-        return await self._dispatch.carry_out(work, self)
 
     def _answered(self, task: asyncio.Task[bytes]) -> None:
         if not task.cancelled():

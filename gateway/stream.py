@@ -32,8 +32,8 @@ class Stream(EventSourceResponse):
         )
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
-        # As the base class does it, but asyncio's timer costs 8-14 us where anyio's cancel scope costs 17, and this runs
-        # for each event.
+        # As the base class does it, but asyncio's timer costs 8-14 us where anyio's cancel scope costs 17, and this
+        # runs for each event.
         try:
             async with asyncio.timeout(self.send_timeout):
                 await send(message)

@@ -111,15 +111,17 @@ class Supervisor:
             writer.close()
 
     def _on_signal(self, signals: socket.socket) -> None:
+        numbers = b""
         with contextlib.suppress(BlockingIOError):
-            for number in set(signals.recv(4096)):
-                match number:
-                    case signal.SIGCHLD:
-                        self._reap()
-                    case signal.SIGHUP:
-                        self._watch_users()
-                    case signal.SIGTERM | signal.SIGINT:
-                        self._stop()
+            numbers = signals.recv(4096)
+        for number in set(numbers):
+            match number:
+                case signal.SIGCHLD:
+                    self._reap()
+                case signal.SIGHUP:
+                    self._watch_users()
+                case signal.SIGTERM | signal.SIGINT:
+                    self._stop()
 
     def _stop(self) -> None:
         if self._stopping is None and self._gateway is not None:
@@ -131,10 +133,14 @@ class Supervisor:
 
     def _start_gateway(self) -> None:
         ours, theirs = control.pair()
-        pid = os.fork()
-        if pid == 0:
-            self._child(lambda: self._gateway_main(theirs, self._users))
-        theirs.close()
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError:
+                ours.close()
+                raise
+            if pid == 0:
+                self._child(lambda: self._gateway_main(theirs, self._users))
         self._gateway, self._end, self._serving = pid, ours, False
         self._selector.register(ours, selectors.EVENT_READ, self._on_operation)
 
@@ -209,7 +215,17 @@ class Supervisor:
             logger.error("the gateway ended %d times within a minute (exit code %d): giving up", DEATHS, code)
         else:
             logger.error("the gateway ended (exit code %d) and is started again", code)
-            self._start_gateway()
+            self._restart()
+
+    def _restart(self) -> None:
+        for _ in range(DEATHS):
+            try:
+                self._start_gateway()
+            except OSError as error:  # no process or no memory is to be had just now
+                logger.error("the gateway could not be started again: %s", error)  # noqa: TRY400 - it says it all
+                time.sleep(WATCH)
+            else:
+                return
 
     def _kill_workers(self) -> None:
         for pid in self._workers.values():

@@ -66,6 +66,8 @@ def read(path: str) -> Users:
             users[check_name(name)] = msgspec.convert(entry, User)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {misfit(str(error), within)}") from None
+    except ValueError as error:  # a lone surrogate in a key
+        raise ConfigError(f"{path}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return Users(users)

@@ -13,7 +13,7 @@ import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from gateway import control
 from gateway.auth import Identity
@@ -44,6 +44,18 @@ class WorkerLost(Exception):
 
 class ToolFault(Exception):
     """The tool has a bug; `str()` is its traceback."""
+
+
+class Caller(Protocol):
+    """For whom a call runs: a worker is only taken for one who takes what it is sent."""
+
+    identity: Identity
+
+    def has_room(self) -> bool:
+        """Whether the client takes what it is sent."""
+
+    async def room(self) -> None:
+        """Waits until it does."""
 
 
 class _Died(Exception):
@@ -142,13 +154,19 @@ class Pool:
         while not self._closed and self.size < SIZE:
             self._more()
 
-    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None], again: bool) -> bytes:
+    async def run(self, request: bytes, caller: Caller, progress: Callable[[bytes], None], again: bool) -> bytes:
         """The answer's bytes. `again` takes no idle worker: what ended the first may have ended all of them, and it
         shows only when their sockets close. Raises _Died and ToolFault."""
         if again:
             self._more()
-        idle = self._idle and not again
-        worker = self._idle.pop() if idle else await self._turn(identity.subject, len(request))
+        while True:
+            idle = self._idle and not again
+            worker = self._idle.pop() if idle else await self._turn(caller.identity.subject, len(request))
+            if caller.has_room():
+                break
+            # Asked now, not when the call came in: 64 calls may have come in before the first one's answer.
+            self._offer(worker)
+            await caller.room()
         self._busy.add(worker)
         worker.busy_since = time.monotonic()
         try:
@@ -312,15 +330,15 @@ class Workers:
         """Whether the queue takes no more calls of this identity."""
         return self._pool(self._account_of(identity)).full
 
-    async def run(self, request: bytes, identity: Identity, progress: Callable[[bytes], None]) -> bytes:
+    async def run(self, request: bytes, caller: Caller, progress: Callable[[bytes], None]) -> bytes:
         """The finished bytes of one call's result. All tools only read, so one whose worker died is repeated once.
         Cancelled: the work stops. Raises WorkerLost and ToolFault."""
-        pool = self._pool(self._account_of(identity))
+        pool = self._pool(self._account_of(caller.identity))
         for again in (False, True):
             try:
-                return await pool.run(request, identity, progress, again)
+                return await pool.run(request, caller, progress, again)
             except _Died:
-                logger.warning("a worker ended in the middle of a call of %s", identity.subject)
+                logger.warning("a worker ended in the middle of a call of %s", caller.identity.subject)
         raise WorkerLost
 
     async def refresh_users(self) -> None:
@@ -358,6 +376,13 @@ class Workers:
             case "no_worker", None:
                 logger.error("no worker could be started for %s: %s", operation["account"], operation["why"])
                 self._pool(operation["account"]).refused()
+            case "worker", None:  # this process had no descriptor left for it
+                logger.error("a worker was lost: the gateway is out of descriptors")
+                self._send({"op": "kill", "number": operation["number"]})
+                self._pool(operation["account"]).refused()
+            case "users", None:
+                logger.error("the users were not received: the gateway is out of descriptors")
+                asyncio.get_running_loop().call_later(RETRY, self._send, {"op": "users"})
             case "users", int():
                 self.users = control.users_from_file(descriptor)
                 for news in self._news:

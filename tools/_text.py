@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.unicode_escape  # noqa: F401 - else imported at first use, when it may be out of reach
 import json
 from typing import Any
 

@@ -146,13 +146,11 @@ def _working_directory() -> str:
 
 
 class _file_errors:  # noqa: N801 - used as a context manager, like open()
-    """An OSError of the configuration's files as the sentence it is."""
+    """Turns an OSError of the configuration's files into a ConfigError."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
-            # A write that fails (a full disk) does not say whose it was.
-            where = f"{error.filename}: " if error.filename else ""
-            raise ConfigError(f"{where}{error.strerror}") from None
+            raise configuration.file_error(error) from None

@@ -41,6 +41,13 @@ class ConfigError(Exception):
         super().__init__(one_line(sentence))
 
 
+def file_error(error: OSError) -> ConfigError:
+    """An OSError of the configuration's files as the sentence it is."""
+    # A write that fails (a full disk) does not say whose it was.
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return ConfigError(f"{where}{error.strerror}")
+
+
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`host` None: 127.0.0.1 and ::1. `port` 0: a free one."""
 

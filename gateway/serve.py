@@ -12,7 +12,7 @@ from typing import Final
 
 import tools
 from gateway import confine
-from gateway.config import Config, ConfigError, verifying_key
+from gateway.config import Config, ConfigError, file_error, verifying_key
 from gateway.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -148,9 +148,7 @@ def _prepare(config: Config) -> str:
     except CertificateError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
-        # A write that fails (a full disk) does not say whose it was.
-        where = f"{error.filename}: " if error.filename else ""
-        raise ConfigError(f"{where}{error.strerror}") from None
+        raise file_error(error) from None
 
 
 def _in_child(work: Callable[[], str]) -> str:

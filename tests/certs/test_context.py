@@ -10,6 +10,7 @@ import pytest
 
 from certs.context import server_context
 from certs.create import make_pair
+from tests.certs.handshake import handshake
 
 CERTIFICATE, KEY = make_pair(["localhost"])
 
@@ -22,30 +23,13 @@ def client() -> ssl.SSLContext:
     return context
 
 
-def handshake(client: ssl.SSLContext) -> ssl.SSLObject:
-    """A whole handshake in memory, the server's side first to fail; returns the client's side."""
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client_side = client.wrap_bio(to_client, to_server, server_hostname="localhost")
-    server_side = server_context(CERTIFICATE, KEY).wrap_bio(to_server, to_client, server_side=True)
-    waiting = [client_side, server_side]
-    for _ in range(10):
-        for side in list(waiting):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            waiting.remove(side)
-    assert not waiting
-    return client_side
-
-
 @pytest.mark.parametrize(
     ("version", "name"), [(ssl.TLSVersion.TLSv1_2, "TLSv1.2"), (ssl.TLSVersion.TLSv1_3, "TLSv1.3")]
 )
 def test_tls_1_2_and_1_3_are_spoken(version: ssl.TLSVersion, name: str) -> None:
     asking = client()
     asking.minimum_version = asking.maximum_version = version
-    assert handshake(asking).version() == name
+    assert handshake(asking, server_context(CERTIFICATE, KEY)).version() == name
 
 
 def test_tls_1_1_is_refused() -> None:
@@ -54,7 +38,7 @@ def test_tls_1_1_is_refused() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # that old versions should not be asked for is the point
         asking.minimum_version = asking.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(ssl.SSLError) as caught:
-        handshake(asking)
+        handshake(asking, server_context(CERTIFICATE, KEY))
     assert caught.value.reason == "UNSUPPORTED_PROTOCOL"
 
 
@@ -73,7 +57,7 @@ def test_a_client_with_one_good_suite_of_tls_1_2_is_served(suite: str) -> None:
     asking = client()
     asking.maximum_version = ssl.TLSVersion.TLSv1_2
     asking.set_ciphers(suite)
-    chosen = handshake(asking).cipher()
+    chosen = handshake(asking, server_context(CERTIFICATE, KEY)).cipher()
     assert chosen is not None
     assert chosen[0] == suite
 
@@ -84,7 +68,7 @@ def test_a_client_with_other_suites_alone_is_refused(suite: str) -> None:
     asking.maximum_version = ssl.TLSVersion.TLSv1_2
     asking.set_ciphers(suite)
     with pytest.raises(ssl.SSLError) as caught:
-        handshake(asking)
+        handshake(asking, server_context(CERTIFICATE, KEY))
     assert caught.value.reason == "NO_SHARED_CIPHER"
 
 
@@ -96,7 +80,7 @@ def test_the_only_protocol_is_http_1_1(offered: list[str], chosen: str | None) -
     asking = client()
     if offered:
         asking.set_alpn_protocols(offered)
-    assert handshake(asking).selected_alpn_protocol() == chosen
+    assert handshake(asking, server_context(CERTIFICATE, KEY)).selected_alpn_protocol() == chosen
 
 
 @pytest.mark.parametrize(

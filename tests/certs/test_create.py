@@ -19,6 +19,7 @@ import pytest
 
 from certs.context import server_context
 from certs.create import CertificateError, check_pair, describe, ensure_pair, fingerprint, make_pair
+from tests.certs.handshake import handshake
 
 
 def openssl(*arguments: str | Path) -> str:
@@ -110,23 +111,6 @@ def test_a_pair_that_is_there_stays(certificate: Path, key: Path) -> None:
 
 
 # Who accepts it
-
-
-def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> ssl.SSLObject:
-    """A whole TLS handshake in memory; the client's side of it."""
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client_side = client.wrap_bio(to_client, to_server, server_hostname=name)
-    server_side = server.wrap_bio(to_server, to_client, server_side=True)
-    waiting = [client_side, server_side]
-    for _ in range(10):
-        for side in list(waiting):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            waiting.remove(side)
-    assert not waiting
-    return client_side
 
 
 @pytest.mark.usefixtures("pair")

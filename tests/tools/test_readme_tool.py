@@ -12,13 +12,17 @@ import tools
 from tools._tool import Context, call
 
 
+def shown_tool() -> str:
+    """The README's example, as it stands there."""
+    found = re.search(r"```python\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
 def test_the_tool_of_the_readme_needs_its_one_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    found = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    assert found is not None
-    (tmp_path / "disk_free.py").write_text(found[1])
+    (tmp_path / "disk_free.py").write_text(shown_tool())
     monkeypatch.setattr(tools, "__path__", [*tools.__path__, str(tmp_path)])
     tool = tools.load()["disk/free"]
     assert tool.descriptor("disk_free")["inputSchema"]["required"] == ["path"]
@@ -33,11 +37,8 @@ def test_the_tool_of_the_readme_needs_its_one_file_and_nothing_else(
 def test_two_tools_that_a_client_could_not_tell_apart_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    found = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    assert found is not None
-    (tmp_path / "twin_one.py").write_text(found[1])
-    (tmp_path / "twin_two.py").write_text(found[1].replace("disk/free", "disk_free"))
+    (tmp_path / "twin_one.py").write_text(shown_tool())
+    (tmp_path / "twin_two.py").write_text(shown_tool().replace("disk/free", "disk_free"))
     monkeypatch.setattr(tools, "__path__", [*tools.__path__, str(tmp_path)])
     with pytest.raises(ValueError, match="are both called disk_free"):
         tools.load()
